@@ -1,0 +1,35 @@
+//go:build tools
+
+package onced
+
+import (
+	_ "github.com/cenkalti/backoff/v5"
+	_ "github.com/cespare/xxhash/v2"
+	_ "github.com/getkin/kin-openapi/openapi3"
+	_ "github.com/getkin/kin-openapi/openapi3filter"
+	_ "github.com/getkin/kin-openapi/routers/gorillamux"
+	_ "github.com/go-json-experiment/json"
+	_ "github.com/gofrs/flock"
+	_ "github.com/google/go-cmp/cmp"
+	_ "github.com/google/renameio/v2"
+	_ "github.com/gorilla/mux"
+	_ "github.com/hashicorp/go-hclog"
+	_ "github.com/hashicorp/raft"
+	_ "github.com/hashicorp/raft-boltdb/v2"
+	_ "github.com/knadh/koanf/parsers/toml/v2"
+	_ "github.com/knadh/koanf/providers/env/v2"
+	_ "github.com/knadh/koanf/providers/file"
+	_ "github.com/knadh/koanf/providers/posflag"
+	_ "github.com/knadh/koanf/v2"
+	_ "github.com/prometheus/client_golang/prometheus"
+	_ "github.com/prometheus/client_golang/prometheus/promhttp"
+	_ "github.com/prometheus/client_golang/prometheus/testutil"
+	_ "github.com/rogpeppe/go-internal/testscript"
+	_ "github.com/spf13/cobra"
+	_ "github.com/tidwall/btree"
+	_ "go.etcd.io/bbolt"
+	_ "go.uber.org/goleak"
+	_ "golang.org/x/sync/errgroup"
+	_ "google.golang.org/protobuf/proto"
+	_ "pgregory.net/rapid"
+)
