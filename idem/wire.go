@@ -184,5 +184,13 @@ type NodeStatus struct {
 	ClockOffsetMs int64  `json:"clockOffsetMs"`
 }
 
+// Check is one condition of a node's readiness, as /readyz tells it. Detail is
+// one sentence for people; with OK false it says what is missing.
+type Check struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail,omitempty"`
+}
+
 // Timestamp writes t as the API does: RFC 3339 in UTC with milliseconds.
 func Timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
