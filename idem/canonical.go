@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -82,52 +83,55 @@ func skipString(v []byte, i int) int {
 	return i
 }
 
-// tooDeep tells whether well-formed JSON nests deeper than MaxDepth.
-func tooDeep(v []byte) bool {
+// depthOf gives how deep arrays and objects nest in well-formed JSON; a scalar
+// has depth 0.
+func depthOf(v []byte) (deepest int) {
 	depth := 0
 	for i := 0; i < len(v); i++ {
 		switch v[i] {
 		case '"':
 			i = skipString(v, i)
 		case '{', '[':
-			if depth++; depth > MaxDepth {
-				return true
-			}
+			depth++
+			deepest = max(deepest, depth)
 		case '}', ']':
 			depth--
 		}
 	}
-	return false
+	return deepest
 }
 
 // faultOf walks v token by token and names the first fault and its place; nil
 // when there is none. It is the slow road, taken when something is wrong.
 func faultOf(field string, v []byte, numbers bool) *Error {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(v))
-	for first := true; ; first = false {
+	for first := true; first || dec.StackDepth() > 0; first = false {
 		tok, err := dec.ReadToken()
-		switch {
-		case err == io.EOF && !first:
-			return nil
-		case err != nil:
+		if err != nil {
 			return syntaxError(field, err)
 		}
 		if dec.StackDepth() > MaxDepth {
-			return invalid(at(field, dec.StackPointer()) + " nests deeper than 64 levels")
+			return depthError(field, dec.StackPointer())
 		}
 		if numbers && tok.Kind() == '0' {
 			if fault := numberFault([]byte(tok.String())); fault != "" {
 				return invalid(at(field, dec.StackPointer()) + ": the number " + cut(tok.String()) + " " + fault)
 			}
 		}
-		if dec.StackDepth() == 0 {
-			// A second value would be trailing data, which a token stream allows.
-			if rest := bytes.TrimLeft(v[dec.InputOffset():], " \t\r\n"); len(rest) > 0 {
-				return invalid(field + " goes on after its end, at " + byteName(rest[0]))
-			}
-			return nil
-		}
 	}
+	return trailingData(field, v[dec.InputOffset():])
+}
+
+// trailingData refuses anything but white space after the end of a value.
+func trailingData(field string, rest []byte) *Error {
+	if rest = bytes.TrimLeft(rest, " \t\r\n"); len(rest) > 0 {
+		return invalid(field + " goes on after its end, with " + byteName(rest[0]))
+	}
+	return nil
+}
+
+func depthError(field string, pointer jsontext.Pointer) *Error {
+	return invalid(at(field, pointer) + " nests deeper than " + strconv.Itoa(MaxDepth) + " levels")
 }
 
 // syntaxError turns what the JSON library says into a sentence about field.
@@ -139,14 +143,13 @@ func syntaxError(field string, err error) *Error {
 		}
 		return invalid(field + " is not well-formed JSON")
 	}
-	where := at(field, syntax.JSONPointer)
 	switch {
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		return invalid(where + " is there more than once in its object")
+		return invalid(field + " has the member " + cut(string(syntax.JSONPointer)) + " more than once")
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 		return invalid(field + " is empty or ends too early")
 	}
-	return invalid(where + " is not well-formed JSON: " + strings.TrimPrefix(syntax.Err.Error(), "jsontext: "))
+	return invalid(at(field, syntax.JSONPointer) + " is not well-formed JSON: " + strings.TrimPrefix(syntax.Err.Error(), "jsontext: "))
 }
 
 // at names a place inside field, as a JSON pointer, unless it is the whole.
@@ -157,11 +160,11 @@ func at(field string, pointer jsontext.Pointer) string {
 	return field + " at " + cut(string(pointer))
 }
 
-// cut keeps a part of a caller's text short enough for a sentence.
+// cut keeps a part of a caller's text short enough for a sentence, and UTF-8.
 func cut(s string) string {
 	const longest = 100
 	if len(s) <= longest {
-		return s
+		return strings.ToValidUTF8(s, "\ufffd")
 	}
 	return strings.ToValidUTF8(s[:longest], "") + "..."
 }

@@ -2,7 +2,6 @@ package idem
 
 import (
 	"bytes"
-	"io"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -26,22 +25,15 @@ func Redact(v jsontext.Value) (out jsontext.Value, pointers []string, err *Error
 	dec := jsontext.NewDecoder(bytes.NewBuffer(v))
 	copied := int64(0) // bytes of v that are in out, or stand replaced there
 	var scratch []byte
-	for first := true; ; first = false {
+	for first := true; first || dec.StackDepth() > 0; first = false {
 		raw, isName, fail := readScalar(dec)
-		switch {
-		case fail == io.EOF && !first:
-			if len(pointers) == 0 {
-				return v, nil, nil
-			}
-			return append(out, v[copied:]...), pointers, nil
-		case fail != nil:
+		if fail != nil {
 			return nil, nil, syntaxError("response", fail)
-		case dec.StackDepth() > MaxDepth:
-			return nil, nil, invalid(at("response", dec.StackPointer()) + " nests deeper than 64 levels")
-		case raw == nil:
-			if dec.StackDepth() == 0 && trailing(dec, v) {
-				return nil, nil, invalid("response goes on after its end")
-			}
+		}
+		if dec.StackDepth() > MaxDepth {
+			return nil, nil, depthError("response", dec.StackPointer())
+		}
+		if raw == nil {
 			continue
 		}
 		text := raw[1 : len(raw)-1]
@@ -49,17 +41,15 @@ func Redact(v jsontext.Value) (out jsontext.Value, pointers []string, err *Error
 			scratch, _ = jsontext.AppendUnquote(scratch[:0], raw) // well-formed: the decoder read it
 			text = scratch
 		}
-		if isName {
-			if !secretName(text) {
-				continue
-			}
+		switch {
+		case isName && secretName(text):
 			if raw, fail = dec.ReadValue(); fail != nil {
 				return nil, nil, syntaxError("response", fail)
 			}
-			if tooDeep(raw) {
-				return nil, nil, invalid(at("response", dec.StackPointer()) + " nests deeper than 64 levels")
+			if dec.StackDepth()+depthOf(raw) > MaxDepth {
+				return nil, nil, depthError("response", dec.StackPointer())
 			}
-		} else if !secretShape(text) {
+		case isName || !secretShape(text):
 			continue
 		}
 		end := dec.InputOffset()
@@ -68,6 +58,13 @@ func Redact(v jsontext.Value) (out jsontext.Value, pointers []string, err *Error
 		copied = end
 		pointers = append(pointers, string(dec.StackPointer()))
 	}
+	if err := trailingData("response", v[dec.InputOffset():]); err != nil {
+		return nil, nil, err
+	}
+	if len(pointers) == 0 {
+		return v, nil, nil
+	}
+	return append(out, v[copied:]...), pointers, nil
 }
 
 // readScalar reads the next token and gives its raw bytes when it is a string;
@@ -80,8 +77,4 @@ func readScalar(dec *jsontext.Decoder) (raw jsontext.Value, isName bool, err err
 	kind, length := dec.StackIndex(dec.StackDepth())
 	raw, err = dec.ReadValue()
 	return raw, kind == '{' && length%2 == 0, err
-}
-
-func trailing(dec *jsontext.Decoder, v []byte) bool {
-	return len(bytes.TrimLeft(v[dec.InputOffset():], " \t\r\n")) > 0
 }

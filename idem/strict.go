@@ -24,7 +24,7 @@ func Unmarshal(data []byte, dst any) *Error {
 	if trimmed[0] != '{' {
 		return invalid("the body must be a JSON object")
 	}
-	if tooDeep(data) {
+	if depthOf(data) > MaxDepth {
 		if err := faultOf("the body", data, false); err != nil {
 			return err
 		}
