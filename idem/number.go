@@ -7,9 +7,11 @@ import (
 )
 
 // maxDigits is how many significant digits a number with a fraction or an
-// exponent may have: with 17 every float64 can be written, with more none is
-// told apart any better.
+// exponent may have: 17 write every float64, more tell none apart any better.
 const maxDigits = 17
+
+// smallestNormal is the least float64 that has all its 53 bits.
+const smallestNormal = 0x1p-1022
 
 // numberFault tells why the canonical form cannot stand for the JSON number
 // tok, or "" when it can.
@@ -18,9 +20,14 @@ const maxDigits = 17
 // finite in a float64. A number with a fraction or an exponent goes through a
 // float64 and comes out in its shortest form, so it is taken only when that
 // float64, written to as many significant digits, gives the same digits again.
-// Every number that a program printed from a float64 passes, %.17g included;
-// 9007199254740993.0, 123456789012345.68 and 1e-400 do not, since each would
-// share its canonical form with a number of another value.
+// Whatever a program printed from a float64 passes, %.17g included;
+// 9007199254740993.0, 0.99999999999999999 and 1e-400 do not, since each would
+// get the canonical form of another number.
+//
+// The 17th digit of a true fraction is exempt: it lies below what a float64
+// resolves, and RFC 8785 itself rounds it (333333333.33333329, its section
+// 3.2.2). So two fractions can be one when only their 17th digit differs; an
+// integer is never one with anything of another value.
 func numberFault(tok []byte) string {
 	if len(tok) <= 308 && bytes.IndexAny(tok, ".eE") < 0 {
 		return ""
@@ -39,8 +46,12 @@ func numberFault(tok []byte) string {
 	if n == 0 {
 		return "" // some spelling of zero
 	}
+	size := math.Abs(f)
+	if n == maxDigits && size >= smallestNormal && size != math.Trunc(size) {
+		return ""
+	}
 	var buf [32]byte
-	again := strconv.AppendFloat(buf[:0], math.Abs(f), 'e', n-1, 64)
+	again := strconv.AppendFloat(buf[:0], size, 'e', n-1, 64)
 	if got, m := significantDigits(again); m != n || got != digits {
 		return "is no value that a 64-bit floating-point number can hold: send it as a string"
 	}
