@@ -1,6 +1,10 @@
 package fsm
 
-import "github.com/onced/onced/fsm/fsmpb"
+import "strings"
+
+// maxVisited bounds what one call of Records looks at, so that a listing whose
+// filter matches little cannot hold up Apply.
+const maxVisited = 10_000
 
 // ListOptions select a page of records in key order.
 type ListOptions struct {
@@ -10,26 +14,97 @@ type ListOptions struct {
 	Limit  int    // at most this many; values below 1 mean 1
 }
 
-// Record gives the record of key.
-func (m *Machine) Record(ns, key string) (*Record, bool) { return nil, false }
+// Record gives the record of key, nil and false where the namespace or the key
+// is not there.
+func (m *Machine) Record(ns, key string) (*Record, bool) {
+	sp, ok := m.spaces[ns]
+	if !ok || sp.ns.Retired {
+		return nil, false
+	}
+	r := m.get(ns, key)
+	return r, r != nil
+}
 
 // Records gives a page of ns in key order. next is the After of the following
 // page, "" at the end; a page may hold fewer than Limit records, or none, and
-// still have a next, because the number of records visited is bounded.
+// still have a next, because at most 10,000 records are visited in a call.
 func (m *Machine) Records(ns string, o ListOptions, now Time) (recs []*Record, next string) {
-	return nil, ""
+	sp, ok := m.spaces[ns]
+	if !ok || sp.ns.Retired {
+		return nil, ""
+	}
+	limit := max(1, o.Limit)
+	visited, last := 0, ""
+	m.records.Ascend(&Record{Namespace: ns, Key: max(o.Prefix, o.After)}, func(r *Record) bool {
+		switch {
+		case r.Namespace != ns || !strings.HasPrefix(r.Key, o.Prefix):
+			return false
+		case r.Key == o.After:
+			return true
+		case len(recs) == limit || visited == maxVisited:
+			next = last
+			return false
+		}
+		visited++
+		last = r.Key
+		if o.Status != "" {
+			if status, _, _ := m.ViewStatus(r, now); status != o.Status {
+				return true
+			}
+		}
+		recs = append(recs, r)
+		return true
+	})
+	return recs, next
 }
 
-// ViewStatus gives the status of r as callers see it at now.
+// ViewStatus gives the status of r as callers see it at now: the stored one,
+// uncertain (takeover tells that a reserve would take it over), or expired
+// (verdict tells whether committed or failed).
 func (m *Machine) ViewStatus(r *Record, now Time) (status, verdict string, takeover bool) {
-	return "", "", false
+	switch {
+	case r.Status == Pending && now < r.LeaseExpiresAt:
+		return "pending", "", false
+	case r.Status == Pending:
+		sp, ok := m.spaces[r.Namespace]
+		return "uncertain", "", ok && !sp.ns.Retired && mayTakeOver(r, sp.ns)
+	case ttlOver(r, now):
+		return "expired", statusText(r.Status), false
+	}
+	return statusText(r.Status), "", false
+}
+
+func statusText(s Status) string {
+	switch s {
+	case Committed:
+		return "committed"
+	case Failed:
+		return "failed"
+	case Released:
+		return "released"
+	case Cancelled:
+		return "cancelled"
+	}
+	return "pending"
 }
 
 // Namespace gives a namespace, retired ones too.
-func (m *Machine) Namespace(name string) (*Namespace, bool) { return nil, false }
+func (m *Machine) Namespace(name string) (*Namespace, bool) {
+	sp, ok := m.spaces[name]
+	if !ok {
+		return nil, false
+	}
+	return sp.ns, true
+}
 
 // Namespaces gives the live namespaces in name order.
-func (m *Machine) Namespaces() []*Namespace { return nil }
-
-// Nodes gives what the nodes said of themselves, by id.
-func (m *Machine) Nodes() []*fsmpb.Node { return nil }
+func (m *Machine) Namespaces() []*Namespace {
+	var out []*Namespace
+	m.names.Scan(func(ns *Namespace) bool {
+		if !ns.Retired {
+			out = append(out, ns)
+		}
+		return true
+	})
+	return out
+}

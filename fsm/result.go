@@ -33,6 +33,7 @@ type Result struct {
 	Outcome Outcome
 	Code    idem.Code // "" when not refused
 	Detail  string    // a sentence for people, "" when the code says all
+	Unknown bool      // with CodeUnavailable: an earlier try of the same call may have been applied
 
 	// Record is the record after the command, nil where there is none. It
 	// holds everything, token and attemptId too: the edge decides what a caller

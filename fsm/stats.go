@@ -1,5 +1,11 @@
 package fsm
 
+import (
+	"sort"
+
+	"github.com/tidwall/btree"
+)
+
 // NamespaceStats counts the records of a namespace by view status.
 type NamespaceStats struct {
 	Records   int64 // all of them, tombstones included
@@ -17,5 +23,69 @@ type NamespaceStats struct {
 	OldestUncertain Time
 }
 
-// Stats counts the records of every live namespace as seen at now.
-func (m *Machine) Stats(now Time) map[string]NamespaceStats { return nil }
+// Stats counts the records of every live namespace as seen at now. It takes a
+// bounded time: of outcomes whose ttl is over and which no sweep has reached,
+// the 10,000 oldest count as expired and the rest as what they were.
+func (m *Machine) Stats(now Time) map[string]NamespaceStats {
+	out := make(map[string]NamespaceStats, len(m.spaces))
+	for name, sp := range m.spaces {
+		if sp.ns.Retired {
+			continue
+		}
+		st := NamespaceStats{
+			Records: sp.records, Bytes: sp.bytes,
+			Committed: sp.count[Committed] - sp.dropped[Committed],
+			Failed:    sp.count[Failed] - sp.dropped[Failed],
+			Released:  sp.count[Released], Cancelled: sp.count[Cancelled],
+			Expired: sp.dropped[Committed] + sp.dropped[Failed],
+		}
+		st.Uncertain = int64(countUntil(m.leases, name, now))
+		st.Pending = sp.count[Pending] - st.Uncertain
+		if st.Uncertain > 0 {
+			m.leases.Ascend(deadline{0, &Record{Namespace: name}}, func(d deadline) bool {
+				st.OldestUncertain = d.at
+				return false
+			})
+		}
+		out[name] = st
+	}
+	visited := 0
+	m.dues.Scan(func(d deadline) bool {
+		if now < d.at || visited == maxVisited {
+			return false
+		}
+		visited++
+		st, live := out[d.rec.Namespace]
+		if live && !d.rec.Dropped {
+			switch d.rec.Status {
+			case Committed:
+				st.Committed--
+				st.Expired++
+			case Failed:
+				st.Failed--
+				st.Expired++
+			}
+			out[d.rec.Namespace] = st
+		}
+		return true
+	})
+	return out
+}
+
+// rank counts the items of t that come before the first one that is not in.
+func rank[T any](t *btree.BTreeG[T], in func(T) bool) int {
+	return sort.Search(t.Len(), func(i int) bool {
+		it, _ := t.GetAt(i)
+		return !in(it)
+	})
+}
+
+// countUntil counts the items of ns at or before now in an index that is
+// ordered by namespace.
+func countUntil(t *btree.BTreeG[deadline], ns string, now Time) int {
+	before := rank(t, func(d deadline) bool { return d.rec.Namespace < ns })
+	until := rank(t, func(d deadline) bool {
+		return d.rec.Namespace < ns || d.rec.Namespace == ns && d.at <= now
+	})
+	return until - before
+}

@@ -1,0 +1,108 @@
+package fsm
+
+import "slices"
+
+// sweep does what is due, at most the command's limit of records, in expiry
+// order: first the namespaces that were deleted by force, then outcomes,
+// releases and cancellations, then lapsed claims under onLeaseExpiry rerun.
+// What it does to each state is the sweep row of semantics.md section 11. A
+// claim that is uncertain is in none of these orders: it is never removed, and
+// costs a sweep nothing.
+func (m *Machine) sweep(c *Command) Result {
+	left := int(min(c.Limit, MaxSweep))
+	if left == 0 {
+		left = DefaultSweepLimit
+	}
+	res := Result{Outcome: OutcomeSwept}
+	left = m.drain(left, &res)
+	left = m.sweepDue(left, &res)
+	m.sweepLapsed(left, &res)
+	res.Remaining = m.remainingDue()
+	res.Changed = res.Dropped+res.Tombstoned > 0
+	return res
+}
+
+// drain removes records of deleted namespaces, in key order.
+func (m *Machine) drain(left int, res *Result) int {
+	for left > 0 && len(m.draining) > 0 {
+		sp := m.draining[0]
+		var batch []*Record
+		m.records.Ascend(&Record{Namespace: sp.ns.Name}, func(r *Record) bool {
+			if r.Namespace != sp.ns.Name || len(batch) == left {
+				return false
+			}
+			batch = append(batch, r)
+			return true
+		})
+		for _, r := range batch {
+			m.remove(sp, r)
+		}
+		left -= len(batch)
+		res.Dropped += len(batch)
+		if sp.records == 0 {
+			m.draining = m.draining[1:]
+		}
+	}
+	return left
+}
+
+func (m *Machine) sweepDue(left int, res *Result) int {
+	var raised []*space
+	for ; left > 0; left-- {
+		first, ok := m.dues.Min()
+		if !ok || m.now < first.at {
+			break
+		}
+		r := first.rec
+		sp := m.spaces[r.Namespace]
+		if r.Settled() && !r.Dropped && m.now < r.RetainedUntil {
+			n := *r
+			n.Version++
+			n.Dropped = true
+			n.Response, n.HasResponse, n.Redacted = nil, false, nil
+			m.put(sp, r, &n)
+			res.Tombstoned++
+			continue
+		}
+		if m.raiseHorizon(sp, r); sp.horizon != 0 && !slices.Contains(raised, sp) {
+			raised = append(raised, sp)
+		}
+		m.remove(sp, r)
+		res.Dropped++
+	}
+	for _, sp := range raised {
+		m.keepHorizon(sp)
+	}
+	return left
+}
+
+func (m *Machine) sweepLapsed(left int, res *Result) {
+	var batch []*Record
+	m.lapsing(func(sp *space) bool {
+		m.lapses.Ascend(deadline{0, &Record{Namespace: sp.ns.Name}}, func(d deadline) bool {
+			if d.rec.Namespace != sp.ns.Name || m.now < d.at || len(batch) == left {
+				return false
+			}
+			batch = append(batch, d.rec)
+			return true
+		})
+		return len(batch) < left
+	})
+	for _, r := range batch {
+		m.remove(m.spaces[r.Namespace], r)
+	}
+	res.Dropped += len(batch)
+}
+
+// remainingDue counts what the next sweep would find now.
+func (m *Machine) remainingDue() int {
+	n := rank(m.dues, func(d deadline) bool { return d.at <= m.now })
+	for _, sp := range m.draining {
+		n += int(sp.records)
+	}
+	m.lapsing(func(sp *space) bool {
+		n += countUntil(m.lapses, sp.ns.Name, m.now)
+		return true
+	})
+	return n
+}
