@@ -134,13 +134,16 @@ func (x *Member) GetAddress() string {
 
 // Hello opens every connection, right after its first byte (R or P).
 type Hello struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ClusterId     string                 `protobuf:"bytes,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"` // empty until known
-	NodeId        string                 `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	Instance      string                 `protobuf:"bytes,3,opt,name=instance,proto3" json:"instance,omitempty"`
-	Version       string                 `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
-	Initialised   bool                   `protobuf:"varint,5,opt,name=initialised,proto3" json:"initialised,omitempty"`
-	Members       []*Member              `protobuf:"bytes,6,rep,name=members,proto3" json:"members,omitempty"` // as configured, sorted by id
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	ClusterId   string                 `protobuf:"bytes,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"` // empty until known
+	NodeId      string                 `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	Instance    string                 `protobuf:"bytes,3,opt,name=instance,proto3" json:"instance,omitempty"`
+	Version     string                 `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
+	Initialised bool                   `protobuf:"varint,5,opt,name=initialised,proto3" json:"initialised,omitempty"`
+	Members     []*Member              `protobuf:"bytes,6,rep,name=members,proto3" json:"members,omitempty"` // as configured, sorted by id
+	// The node id that the caller wants to reach; empty: whoever answers. An R
+	// connection has no reply by which its caller could see whom it reached.
+	To            string `protobuf:"bytes,7,opt,name=to,proto3" json:"to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -215,6 +218,13 @@ func (x *Hello) GetMembers() []*Member {
 		return x.Members
 	}
 	return nil
+}
+
+func (x *Hello) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
 }
 
 // HelloReply answers the hello of a P connection; R connections get none.
@@ -971,7 +981,7 @@ const file_cluster_peerpb_peer_proto_rawDesc = "" +
 	"\x19cluster/peerpb/peer.proto\x12\ronced.peer.v1\x1a\x13fsm/fsmpb/fsm.proto\"2\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
-	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xc8\x01\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xd8\x01\n" +
 	"\x05Hello\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x17\n" +
@@ -979,7 +989,8 @@ const file_cluster_peerpb_peer_proto_rawDesc = "" +
 	"\binstance\x18\x03 \x01(\tR\binstance\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x12 \n" +
 	"\vinitialised\x18\x05 \x01(\bR\vinitialised\x12/\n" +
-	"\amembers\x18\x06 \x03(\v2\x15.onced.peer.v1.MemberR\amembers\"\xbd\x02\n" +
+	"\amembers\x18\x06 \x03(\v2\x15.onced.peer.v1.MemberR\amembers\x12\x0e\n" +
+	"\x02to\x18\a \x01(\tR\x02to\"\xbd\x02\n" +
 	"\n" +
 	"HelloReply\x12\x18\n" +
 	"\arefused\x18\x01 \x01(\tR\arefused\x12\x1d\n" +

@@ -1,0 +1,261 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+)
+
+const (
+	logCacheSize     = 1024 // entries kept in memory for replication
+	snapshotsKept    = 3    // a damaged one lets an older take over (R8)
+	diskStall        = 4 * time.Second
+	fileLockTimeout  = time.Second // bbolt's default waits for ever
+	oldSnapshotParts = ".tmp"      // left over by a crash while one was written
+)
+
+// storage is what raft keeps on disk, or in memory when there is no data
+// directory.
+type storage struct {
+	logs   raft.LogStore
+	stable raft.StableStore
+	snaps  raft.SnapshotStore
+
+	dir    string
+	bolt   *raftboltdb.BoltStore
+	unlock func() error
+}
+
+// openStorage opens the log, the settings and the snapshots of raft. All that
+// is stored is checked before it answers, because raft and bbolt panic on
+// damage: a damaged raft.db is a *HaltError with exit code 70, a directory that
+// is in use or cannot be used one with 78. onDamage is told, by a *HaltError, of
+// damage that shows later and of a disk that fails or does not answer; it need
+// not return.
+func openStorage(cfg Config, logger hclog.Logger, onDamage func(error)) (*storage, error) {
+	if cfg.DataDir == "" {
+		mem := raft.NewInmemStore()
+		return &storage{
+			logs:   &logStore{inner: mem, guard: storeGuard{onDamage: onDamage}},
+			stable: mem, snaps: raft.NewInmemSnapshotStore(),
+		}, nil
+	}
+	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+		return nil, refusef("data directory %s cannot be made: %w", cfg.DataDir, err)
+	}
+	unlock, err := lockDir(cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	s := &storage{dir: cfg.DataDir, unlock: unlock}
+	if err := s.open(logger, onDamage); err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *storage) open(logger hclog.Logger, onDamage func(error)) error {
+	var err error
+	if s.snaps, err = openSnapshots(s.dir, logger); err != nil {
+		return err
+	}
+	path := filepath.Join(s.dir, raftFile)
+	damaged := func(err error) error {
+		return haltf("%s is damaged (%w): remove this node and add the machine under a new id, or put a good copy back", path, err)
+	}
+	contents, err := checkBolt(path)
+	if err != nil {
+		return damaged(err)
+	}
+	err = recovered(func() (err error) {
+		s.bolt, err = raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: &bbolt.Options{
+			Timeout:        fileLockTimeout,
+			NoFreelistSync: true,
+			FreelistType:   bbolt.FreelistMapType,
+		}})
+		return err
+	})
+	switch {
+	case errors.Is(err, bbolt.ErrTimeout):
+		return refusef("%s is in use by another process", path)
+	case errors.Is(err, fs.ErrPermission), noSpace(err):
+		return refusef("%s cannot be opened: %w", path, err)
+	case err != nil:
+		return damaged(err)
+	}
+	guard := storeGuard{onDamage: onDamage, stallAfter: diskStall}
+	logs := &logStore{inner: s.bolt, guard: guard}
+	stable := &stableStore{inner: s.bolt, guard: guard}
+	s.stable = stable
+	if err := recovered(func() error { return s.verify(contents, logs, stable) }); err != nil {
+		return damaged(err)
+	}
+	s.logs, err = raft.NewLogCache(logCacheSize, logs)
+	return err
+}
+
+// verify reads all that is stored. raft panics when an entry behind its newest
+// snapshot is missing or unreadable, so that is found here.
+func (s *storage) verify(contents boltContents, logs *logStore, stable *stableStore) error {
+	for _, key := range contents.conf {
+		if _, err := stable.read([]byte(key)); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	if _, err := stable.read([]byte(stableKeys[0])); len(contents.logs) > 0 && err != nil {
+		return fmt.Errorf("it has log entries but no term: %w", err)
+	}
+	snaps, err := s.snaps.List()
+	if err != nil {
+		return fmt.Errorf("snapshots cannot be listed: %w", err)
+	}
+	var newest uint64
+	if len(snaps) > 0 {
+		newest = snaps[0].Index
+	}
+	var term, reached uint64
+	for _, r := range contents.logs {
+		// Below a snapshot that was installed whole a gap is as it should be.
+		if r.last > newest && r.first > max(newest, reached)+1 {
+			return fmt.Errorf("log entries %d to %d are missing", max(newest, reached)+1, r.first-1)
+		}
+		for i := r.first; i <= r.last; i++ {
+			var l raft.Log
+			if err := logs.read(i, &l); err != nil {
+				return fmt.Errorf("log entry %d: %w", i, err)
+			}
+			if l.Term < term {
+				return fmt.Errorf("log entry %d: term %d after %d", i, l.Term, term)
+			}
+			term = l.Term
+		}
+		reached = r.last
+	}
+	return nil
+}
+
+// hasState tells whether raft has ever been set up here.
+func (s *storage) hasState() (bool, error) {
+	return raft.HasExistingState(s.logs, s.stable, s.snaps)
+}
+
+// forgetHalfBootstrap makes raft.BootstrapCluster work again after a crash
+// between its two writes, the term and the first entry: it would find the term
+// and refuse, and the node would have no configuration for ever. To be called
+// only while the identity is not initialised, when raft has surely not run.
+func (s *storage) forgetHalfBootstrap() error {
+	last, err := s.logs.LastIndex()
+	if err != nil || last > 0 {
+		return err
+	}
+	snaps, err := s.snaps.List()
+	if err != nil || len(snaps) > 0 {
+		return err
+	}
+	term, err := s.stable.GetUint64([]byte(stableKeys[0]))
+	if err != nil && err.Error() != errNotFound.Error() {
+		return err
+	}
+	if term == 0 {
+		return nil
+	}
+	return s.stable.SetUint64([]byte(stableKeys[0]), 0)
+}
+
+// sizes gives the bytes that log and snapshots take on disk; 0 in memory.
+func (s *storage) sizes() (logBytes, snapshotBytes int64) {
+	if s.dir == "" {
+		return 0, 0
+	}
+	if st, err := os.Stat(filepath.Join(s.dir, raftFile)); err == nil {
+		logBytes = st.Size()
+	}
+	_ = filepath.WalkDir(filepath.Join(s.dir, snapshotsDir), func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return nil // a snapshot that is being reaped
+		}
+		if st, err := d.Info(); err == nil {
+			snapshotBytes += st.Size()
+		}
+		return nil
+	})
+	return logBytes, snapshotBytes
+}
+
+// Close closes raft.db and gives the data directory free. raft must have ended.
+func (s *storage) Close() error {
+	var err error
+	if s.bolt != nil {
+		err = recovered(s.bolt.Close)
+	}
+	if s.unlock != nil {
+		err = errors.Join(err, s.unlock())
+	}
+	return err
+}
+
+// openSnapshots opens the snapshots of dir and removes what crashes left of
+// unfinished ones, which raft's store keeps for ever (R24).
+func openSnapshots(dir string, logger hclog.Logger) (raft.SnapshotStore, error) {
+	path := filepath.Join(dir, snapshotsDir)
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, refusef("snapshot directory %s cannot be made: %w", path, err)
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, refusef("snapshot directory %s cannot be read: %w", path, err)
+	}
+	for _, e := range entries {
+		if e.IsDir() && strings.HasSuffix(e.Name(), oldSnapshotParts) {
+			if err := os.RemoveAll(filepath.Join(path, e.Name())); err != nil {
+				return nil, refusef("unfinished snapshot %s cannot be removed: %w", e.Name(), err)
+			}
+		}
+	}
+	files, err := raft.NewFileSnapshotStoreWithLogger(dir, snapshotsKept, logger.Named("snapshot"))
+	if err != nil {
+		return nil, refusef("snapshot directory %s cannot be used: %w", path, err)
+	}
+	return privateSnapshots{files, path}, nil
+}
+
+// privateSnapshots keeps snapshots from other users: they hold every response.
+type privateSnapshots struct {
+	*raft.FileSnapshotStore
+	path string
+}
+
+// Create implements raft.SnapshotStore.
+func (p privateSnapshots) Create(version raft.SnapshotVersion, index, term uint64,
+	configuration raft.Configuration, configurationIndex uint64, trans raft.Transport,
+) (raft.SnapshotSink, error) {
+	sink, err := p.FileSnapshotStore.Create(version, index, term, configuration, configurationIndex, trans)
+	if err != nil {
+		return nil, err
+	}
+	part := filepath.Join(p.path, sink.ID()+oldSnapshotParts)
+	err = filepath.WalkDir(part, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			return os.Chmod(name, 0o700)
+		default:
+			return os.Chmod(name, 0o600)
+		}
+	})
+	if err != nil {
+		return nil, errors.Join(err, sink.Cancel())
+	}
+	return sink, nil
+}
