@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/onced/onced/cluster"
+	"github.com/onced/onced/httpapi"
+	"github.com/onced/onced/idem"
+)
+
+// How long a stop may take: calls under way get drainTime to end by
+// themselves, then cutTime to be answered 503; handing over leadership gets
+// handOverTime. Together they stay well under the 10 s that process managers
+// commonly wait.
+const (
+	drainTime    = 3 * time.Second
+	cutTime      = time.Second
+	handOverTime = 3 * time.Second
+)
+
+// instance is one node in this process: the node, and its HTTP server.
+type instance struct {
+	node     *cluster.Node
+	server   *http.Server
+	serveErr chan error
+	cut      context.CancelFunc // ends the calls under way
+}
+
+// instanceConfig is what an instance is opened with.
+type instanceConfig struct {
+	cluster        cluster.Config // Metrics, Version and Logger are filled in
+	requestTimeout time.Duration
+	logger         *slog.Logger
+	// listenHTTP gives the API's listener. It is called when the node is open:
+	// a node that may not start must never have answered /healthz.
+	listenHTTP func() (net.Listener, error)
+}
+
+// openInstance opens the node and then serves the API. The error is a
+// *cluster.HaltError when the node refuses to start.
+func openInstance(ctx context.Context, c instanceConfig) (*instance, error) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	c.cluster.Metrics = registry
+	c.cluster.Version = buildVersion()
+	c.cluster.Logger = c.logger
+	node, err := cluster.Open(ctx, c.cluster)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := c.listenHTTP()
+	if err != nil {
+		return nil, errors.Join(err, closeNode(node, 0))
+	}
+	api := httpapi.New(httpapi.Options{
+		Node:           node,
+		Logger:         c.logger,
+		Registry:       registry,
+		RequestTimeout: c.requestTimeout,
+		NewID:          rand.Text,
+		Version:        buildVersion(),
+		Now:            time.Now,
+	})
+	i := &instance{node: node, server: httpapi.NewHTTPServer(api), serveErr: make(chan error, 1)}
+	i.server.ErrorLog = slog.NewLogLogger(c.logger.Handler(), slog.LevelWarn)
+	base, cut := context.WithCancel(context.WithoutCancel(ctx))
+	i.cut = cut
+	i.server.BaseContext = func(net.Listener) context.Context { return base }
+	go func() {
+		if err := i.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			i.serveErr <- err
+		}
+	}()
+	return i, nil
+}
+
+// notReady gives in words why the node cannot serve yet, "" when it can.
+func (i *instance) notReady() string {
+	var why []string
+	for _, c := range i.node.Ready() {
+		if !c.OK {
+			why = append(why, c.Detail)
+		}
+	}
+	return strings.Join(why, "; ")
+}
+
+// close stops accepting, lets the calls under way end, hands over leadership
+// for at most handOver, and closes the node.
+func (i *instance) close(handOver time.Duration) error {
+	drain, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	if i.server.Shutdown(drain) != nil {
+		i.cut()
+		cutOff, cancel := context.WithTimeout(context.Background(), cutTime)
+		defer cancel()
+		if i.server.Shutdown(cutOff) != nil {
+			i.server.Close()
+		}
+	}
+	i.cut()
+	return closeNode(i.node, handOver)
+}
+
+func closeNode(node *cluster.Node, handOver time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), handOver)
+	defer cancel()
+	return node.Close(ctx)
+}
+
+// untilReady gives the cluster's state as soon as the node can serve. It calls
+// waiting, once, if that takes more than a second. The error is ctx's, with
+// what is missing in words.
+func (i *instance) untilReady(ctx context.Context, waiting func(why string)) (idem.ClusterStatus, error) {
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	patience := time.NewTimer(time.Second)
+	defer patience.Stop()
+	for {
+		why := i.notReady()
+		if why == "" {
+			if status := i.node.Status(ctx); status.Leader != nil {
+				return status, nil
+			}
+		}
+		select {
+		case <-poll.C:
+		case <-patience.C:
+			if waiting != nil {
+				waiting(why)
+			}
+		case <-ctx.Done():
+			return idem.ClusterStatus{}, fmt.Errorf("%w: %s", ctx.Err(), why)
+		}
+	}
+}
