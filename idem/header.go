@@ -37,6 +37,9 @@ func HeaderKey(values []string) (key string, present bool, err *Error) {
 
 // unquoteHeader reads a String of RFC 8941 section 4.2.5 that must fill s.
 func unquoteHeader(s string) (string, *Error) {
+	if end := len(s) - 1; end > 0 && s[end] == '"' && CheckKey(s[1:end]) == nil {
+		return s[1:end], nil // nothing to unescape in a key
+	}
 	var b strings.Builder
 	for i := 1; i < len(s); i++ {
 		switch c := s[i]; {
