@@ -14,7 +14,7 @@ type ReserveRequest struct {
 	IdempotencyKey *string        `json:"idempotencyKey,omitempty"`
 	Fingerprint    *Fingerprint   `json:"fingerprint,omitempty"`
 	Operation      string         `json:"operation,omitempty"`
-	Request        jsontext.Value `json:"request,omitempty"`
+	Request        jsontext.Value `json:"request,omitzero"`
 	RequestHash    string         `json:"requestHash,omitempty"`
 	AttemptID      string         `json:"attemptId,omitempty"`
 	TTL            string         `json:"ttl,omitempty"`
@@ -39,9 +39,9 @@ type SettleRequest struct {
 	Key             *string        `json:"key,omitempty"`
 	IdempotencyKey  *string        `json:"idempotencyKey,omitempty"`
 	Token           *string        `json:"token,omitempty"`
-	Response        jsontext.Value `json:"response,omitempty"`
+	Response        jsontext.Value `json:"response,omitzero"`
 	ErrorCode       string         `json:"errorCode,omitempty"`
-	ExpectedVersion *uint64        `json:"expectedVersion,omitempty"`
+	ExpectedVersion *uint64        `json:"expectedVersion,omitzero"`
 	Lease           string         `json:"lease,omitempty"`
 	Reason          string         `json:"reason,omitempty"`
 	Verdict         string         `json:"verdict,omitempty"`
@@ -54,8 +54,8 @@ type Answer struct {
 	Outcome         string           `json:"outcome"`
 	Token           string           `json:"token,omitempty"`
 	AttemptID       string           `json:"attemptId,omitempty"`
-	Attempt         uint32           `json:"attempt,omitempty"`
-	Resumed         *bool            `json:"resumed,omitempty"`
+	Attempt         uint32           `json:"attempt,omitzero"`
+	Resumed         *bool            `json:"resumed,omitzero"`
 	LeaseRemaining  string           `json:"leaseRemaining,omitempty"`
 	PreviousAttempt *PreviousAttempt `json:"previousAttempt,omitempty"`
 	Record          *Record          `json:"record,omitempty"`
@@ -79,9 +79,9 @@ type Record struct {
 	RequestHash     string         `json:"requestHash,omitempty"`
 	Status          string         `json:"status"`
 	Verdict         string         `json:"verdict,omitempty"`  // with status expired
-	Takeover        bool           `json:"takeover,omitempty"` // with status uncertain: a reserve would take it over
-	Response        jsontext.Value `json:"response,omitempty"`
-	ResponseOmitted bool           `json:"responseOmitted,omitempty"`
+	Takeover        bool           `json:"takeover,omitzero"` // with status uncertain: a reserve would take it over
+	Response        jsontext.Value `json:"response,omitzero"`
+	ResponseOmitted bool           `json:"responseOmitted,omitzero"`
 	Redacted        []string       `json:"redacted,omitempty"`
 	ErrorCode       string         `json:"errorCode,omitempty"`
 	AttemptID       string         `json:"attemptId,omitempty"`
@@ -119,7 +119,7 @@ type Problem struct {
 	AttemptID     string  `json:"attemptId,omitempty"` // made here for this call: repeat the call with it
 	Verdict       string  `json:"verdict,omitempty"`   // with idempotency_key_expired
 	Record        *Record `json:"record,omitempty"`    // status, attempt, version and times only
-	RetryAfterMs  int64   `json:"retryAfterMs,omitempty"`
+	RetryAfterMs  int64   `json:"retryAfterMs,omitzero"`
 	CorrelationID string  `json:"correlationId"`
 }
 
@@ -134,10 +134,10 @@ type Policy struct {
 	OnLeaseExpiry     *string `json:"onLeaseExpiry,omitempty"`
 	OnExpired         *string `json:"onExpired,omitempty"`
 	OnDuplicate       *string `json:"onDuplicate,omitempty"`
-	Redact            *bool   `json:"redact,omitempty"`
-	MaxResponseBytes  *int64  `json:"maxResponseBytes,omitempty"`
-	MaxRecords        *int64  `json:"maxRecords,omitempty"`
-	MaxBytes          *int64  `json:"maxBytes,omitempty"`
+	Redact            *bool   `json:"redact,omitzero"`
+	MaxResponseBytes  *int64  `json:"maxResponseBytes,omitzero"`
+	MaxRecords        *int64  `json:"maxRecords,omitzero"`
+	MaxBytes          *int64  `json:"maxBytes,omitzero"`
 	FingerprintWindow *string `json:"fingerprintWindow,omitempty"`
 }
 
