@@ -29,14 +29,14 @@ const smallestNormal = 0x1p-1022
 // 3.2.2). So two fractions can be one when only their 17th digit differs; an
 // integer is never one with anything of another value.
 func numberFault(tok []byte) string {
-	if len(tok) <= 308 && bytes.IndexAny(tok, ".eE") < 0 {
+	if len(tok) <= 308 && !bytes.ContainsAny(tok, ".eE") {
 		return ""
 	}
 	f, err := strconv.ParseFloat(string(tok), 64)
 	if err != nil || math.IsInf(f, 0) {
 		return "is too large for a 64-bit floating-point number: send it as a string"
 	}
-	if bytes.IndexAny(tok, ".eE") < 0 {
+	if !bytes.ContainsAny(tok, ".eE") {
 		return ""
 	}
 	digits, n := significantDigits(tok)
