@@ -78,7 +78,7 @@ type Record struct {
 	Operation       string         `json:"operation"`
 	RequestHash     string         `json:"requestHash,omitempty"`
 	Status          string         `json:"status"`
-	Verdict         string         `json:"verdict,omitempty"`  // with status expired
+	Verdict         string         `json:"verdict,omitempty"` // with status expired
 	Takeover        bool           `json:"takeover,omitzero"` // with status uncertain: a reserve would take it over
 	Response        jsontext.Value `json:"response,omitzero"`
 	ResponseOmitted bool           `json:"responseOmitted,omitzero"`
