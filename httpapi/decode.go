@@ -39,7 +39,7 @@ func (c *call) limitBody() {
 	if c.r.Body == nil || c.r.Body == http.NoBody {
 		return
 	}
-	_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(bodyTimeout))
+	_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(c.srv.bodyTime))
 }
 
 // body reads the JSON body, which must be there unless optional is set. The

@@ -30,7 +30,7 @@ type problem struct {
 	AttemptID     string         `json:"attemptId,omitempty"`
 	Verdict       string         `json:"verdict,omitempty"`
 	Record        *problemRecord `json:"record,omitempty"`
-	RetryAfterMs  int64          `json:"retryAfterMs,omitempty"`
+	RetryAfterMs  int64          `json:"retryAfterMs,omitzero"`
 	CorrelationID string         `json:"correlationId"`
 }
 
@@ -45,8 +45,8 @@ type problemRecord struct {
 	ExpiresAt      string `json:"expiresAt,omitempty"`
 
 	SettledAt       string         `json:"settledAt,omitempty"`
-	Response        jsontext.Value `json:"response,omitempty"`
-	ResponseOmitted bool           `json:"responseOmitted,omitempty"`
+	Response        jsontext.Value `json:"response,omitzero"`
+	ResponseOmitted bool           `json:"responseOmitted,omitzero"`
 	Redacted        []string       `json:"redacted,omitempty"`
 	ErrorCode       string         `json:"errorCode,omitempty"`
 }
@@ -143,11 +143,8 @@ func (c *call) refused(it *item, d *fsm.Decision, res *fsm.Result) *reply {
 				CreatedAt: stamp(r.CreatedAt), LeaseExpiresAt: leaseStamp(r), ExpiresAt: stamp(r.ExpiresAt),
 			}
 		}
-		switch res.Code {
-		case idem.CodeAlreadySettled:
+		if res.Code == idem.CodeAlreadySettled {
 			p.Record.showOutcome(r, status)
-		case idem.CodeStaleVersion:
-			p.Detail = fmt.Sprintf("expectedVersion: %d was expected, the stored version is %d; read the record again", it.cmd.GetExpectedVersion(), r.Version)
 		}
 	}
 	rep := newProblem(p, res.Code, res.RetryAfter)
@@ -159,10 +156,9 @@ func (c *call) refused(it *item, d *fsm.Decision, res *fsm.Result) *reply {
 // whether or not the sweep has been there.
 func (p *problemRecord) showOutcome(r *fsm.Record, status string) {
 	p.SettledAt, p.ErrorCode = stamp(r.SettledAt), r.ErrorCode
-	if r.HasResponse && status != statusExpired {
-		p.Redacted = r.Redacted
-		p.ResponseOmitted = r.ResponseOmitted
-		if !r.ResponseOmitted {
+	if status != statusExpired {
+		p.ResponseOmitted, p.Redacted = r.ResponseOmitted, r.Redacted
+		if r.HasResponse {
 			p.Response = r.Response
 		}
 	}

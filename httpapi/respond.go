@@ -209,9 +209,9 @@ func recordView(r *fsm.Record, now fsm.Time, secret bool) *idem.Record {
 		v.SettledAt = stamp(r.SettledAt)
 	}
 	// The ttl bounds how long a response is shown, not how soon a sweep comes.
-	if r.HasResponse && status != statusExpired {
+	if r.Settled() && status != statusExpired {
 		v.ResponseOmitted, v.Redacted = r.ResponseOmitted, r.Redacted
-		if !r.ResponseOmitted {
+		if r.HasResponse {
 			v.Response = r.Response
 		}
 	}

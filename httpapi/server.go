@@ -55,7 +55,8 @@ type Server struct {
 	router   *mux.Router
 	routes   []*route
 	openAPI  func() ([]byte, error)
-	nullHash string // digest of an absent request
+	bodyTime time.Duration // for a body to arrive
+	nullHash string        // digest of an absent request
 }
 
 // New gives the handler of the API. It starts nothing and touches only the
@@ -64,7 +65,7 @@ func New(o Options) *Server {
 	s := &Server{
 		node: o.Node, log: o.Logger, timeout: o.RequestTimeout,
 		newID: o.NewID, version: o.Version, now: o.Now,
-		openAPI: sync.OnceValues(openAPIDocument),
+		openAPI: sync.OnceValues(openAPIDocument), bodyTime: bodyTimeout,
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
