@@ -1,7 +1,5 @@
 package fsm
 
-import "slices"
-
 // sweep does what is due, at most the command's limit of records, in expiry
 // order: first the namespaces that were deleted by force, then outcomes,
 // releases and cancellations, then lapsed claims under onLeaseExpiry rerun.
@@ -64,9 +62,10 @@ func (m *Machine) sweepDue(left int, res *Result) int {
 			res.Tombstoned++
 			continue
 		}
-		if m.raiseHorizon(sp, r); sp.horizon != 0 && !slices.Contains(raised, sp) {
+		if sp.horizon == 0 {
 			raised = append(raised, sp)
 		}
+		m.raiseHorizon(sp, r)
 		m.remove(sp, r)
 		res.Dropped++
 	}

@@ -1,0 +1,220 @@
+package fsm
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/onced/onced/fsm/fsmpb"
+	"github.com/onced/onced/idem"
+)
+
+const (
+	t0    Time = 1_800_000_000_000_000
+	aHash      = "sha256-aaaa"
+	bHash      = "sha256-bbbb"
+	key1       = "order-00000001"
+)
+
+// keyBorn is a UUIDv7 that was born at t, to the millisecond.
+func keyBorn(t Time, n int) string {
+	ms := int64(t) / 1000
+	return fmt.Sprintf("%08x-%04x-7000-8000-%012x", ms>>16, ms&0xffff, n)
+}
+
+// rig drives a machine as a log does: every entry goes through the codec.
+type rig struct {
+	tb  testing.TB
+	m   *Machine
+	now Time
+}
+
+func newRig(tb testing.TB) *rig {
+	return &rig{tb: tb, m: New(), now: t0}
+}
+
+func (g *rig) pass(d time.Duration) *rig { g.now = g.now.Add(d); return g }
+
+func (g *rig) entry(commands ...*Command) []Result {
+	g.tb.Helper()
+	b, err := EncodeEntry(&Entry{TimeUs: int64(g.now), Commands: commands})
+	if err != nil {
+		g.tb.Fatal(err)
+	}
+	e, err := DecodeEntry(b)
+	if err != nil {
+		g.tb.Fatal(err)
+	}
+	return g.m.Apply(g.m.Index()+1, e)
+}
+
+func (g *rig) do(c *Command) Result {
+	g.tb.Helper()
+	return g.entry(c)[0]
+}
+
+// must is do for a command that is not refused.
+func (g *rig) must(c *Command) Result {
+	g.tb.Helper()
+	res := g.do(c)
+	if res.Code != "" {
+		g.tb.Fatalf("%v %s: refused: %s %s", c.Op, c.Key, res.Code, res.Detail)
+	}
+	return res
+}
+
+// refused is do for a command that must be refused with code.
+func (g *rig) refused(code idem.Code, c *Command) Result {
+	g.tb.Helper()
+	res := g.do(c)
+	if res.Code != code {
+		g.tb.Fatalf("%v %s: got %q (outcome %v), want refused %q", c.Op, c.Key, res.Code, res.Outcome, code)
+	}
+	return res
+}
+
+func (g *rig) rec(key string) *Record {
+	g.tb.Helper()
+	r, ok := g.m.Record("default", key)
+	if !ok {
+		g.tb.Fatalf("no record %s", key)
+	}
+	return r
+}
+
+func (g *rig) namespace(name string, patch *fsmpb.PolicyPatch) {
+	g.tb.Helper()
+	g.must(&Command{Op: fsmpb.Op_OP_NAMESPACE_PUT, Namespace: name, Policy: patch})
+}
+
+func reserve(key, attempt string) *Command {
+	return &Command{Op: fsmpb.Op_OP_RESERVE, Namespace: "default", Key: key, AttemptId: attempt, RequestDigest: aHash, Operation: "pay"}
+}
+
+func trade(text, attempt string) *Command {
+	c := reserve("", attempt)
+	c.Fingerprint = text
+	return c
+}
+
+func holder(op fsmpb.Op, key string, token uint64) *Command {
+	return &Command{Op: op, Namespace: "default", Key: key, Token: token}
+}
+
+func commit(key string, token uint64, digest string) *Command {
+	c := holder(fsmpb.Op_OP_COMMIT, key, token)
+	c.OutcomeDigest, c.HasResponse, c.Response = digest, true, []byte(`{"id":"`+digest+`"}`)
+	return c
+}
+
+func fail(key string, token uint64, digest string) *Command {
+	c := holder(fsmpb.Op_OP_FAIL, key, token)
+	c.OutcomeDigest, c.ErrorCode = digest, "declined"
+	return c
+}
+
+func release(key string, token uint64) *Command {
+	return holder(fsmpb.Op_OP_RELEASE, key, token)
+}
+
+func extend(key string, token uint64) *Command {
+	return holder(fsmpb.Op_OP_EXTEND, key, token)
+}
+
+func resolve(key string, token uint64, v fsmpb.Verdict) *Command {
+	c := holder(fsmpb.Op_OP_RESOLVE, key, token)
+	c.Verdict, c.Reason, c.Actor = v, "looked at the exchange", "ann"
+	return c
+}
+
+func cancel(key string) *Command {
+	return &Command{Op: fsmpb.Op_OP_CANCEL, Namespace: "default", Key: key, Reason: "withdrawn"}
+}
+
+func sweep(limit uint32) *Command { return &Command{Op: fsmpb.Op_OP_SWEEP, Limit: limit} }
+
+func rerunBoth() *fsmpb.PolicyPatch {
+	return &fsmpb.PolicyPatch{RerunOnLeaseExpiry: proto.Bool(true), RerunOnExpired: proto.Bool(true)}
+}
+
+func rerunNone() *fsmpb.PolicyPatch {
+	return &fsmpb.PolicyPatch{RerunOnLeaseExpiry: proto.Bool(false), RerunOnExpired: proto.Bool(false)}
+}
+
+func snapshotOf(tb testing.TB, m *Machine) []byte {
+	tb.Helper()
+	var b bytes.Buffer
+	n, err := m.View().WriteTo(&b)
+	if err != nil || n != int64(b.Len()) {
+		tb.Fatalf("WriteTo: %d of %d bytes, %v", n, b.Len(), err)
+	}
+	return b.Bytes()
+}
+
+func restored(tb testing.TB, b []byte) *Machine {
+	tb.Helper()
+	m, err := ReadSnapshot(bytes.NewReader(b))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return m
+}
+
+// audit checks everything that is kept twice against what it is kept of.
+func audit(tb testing.TB, m *Machine) {
+	tb.Helper()
+	var sum uint64
+	type counts struct{ records, bytes, dues, leases, lapses int64 }
+	want := map[string]*counts{}
+	m.names.Scan(func(ns *Namespace) bool {
+		sum += hashOf(appendNamespace(nil, ns))
+		want[ns.Name] = &counts{}
+		return true
+	})
+	var dues, leases, lapses int
+	m.records.Scan(func(r *Record) bool {
+		sum += hashOf(appendRecord(nil, r))
+		want[r.Namespace].records++
+		want[r.Namespace].bytes += Size(r)
+		for _, x := range []struct {
+			at func(*Record) (Time, bool)
+			t  interface {
+				Get(deadline) (deadline, bool)
+			}
+			n *int
+		}{{dueOf, m.dues, &dues}, {leaseOf, m.leases, &leases}, {lapseOf, m.lapses, &lapses}} {
+			if at, ok := x.at(r); ok {
+				*x.n++
+				if d, ok := x.t.Get(deadline{at, r}); !ok || d.rec != r {
+					tb.Fatalf("record %s/%s is not in an index, or an older one is", r.Namespace, r.Key)
+				}
+			}
+		}
+		return true
+	})
+	m.prints.Scan(func(p fingerprint) bool {
+		sum += hashOf(appendFingerprint(nil, p))
+		if m.get(p.namespace, p.key) == nil {
+			tb.Fatalf("fingerprint %s points to nothing", p.text)
+		}
+		return true
+	})
+	m.audit.Scan(func(it auditItem) bool { sum += hashOf(appendAudit(nil, it.entry)); return true })
+	for _, n := range m.nodes {
+		sum += hashOf(appendNode(nil, n))
+	}
+	if dues != m.dues.Len() || leases != m.leases.Len() || lapses != m.lapses.Len() {
+		tb.Fatal("an index holds a record that is gone")
+	}
+	for name, c := range want {
+		if sp := m.spaces[name]; sp.records != c.records || sp.bytes != c.bytes {
+			tb.Fatalf("%s: counted %d records of %d bytes, there are %d of %d", name, sp.records, sp.bytes, c.records, c.bytes)
+		}
+	}
+	if sum != m.sum {
+		tb.Fatal("the running hash is not that of the state")
+	}
+}
