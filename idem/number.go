@@ -21,8 +21,8 @@ const smallestNormal = 0x1p-1022
 // float64 and comes out in its shortest form, so it is taken only when that
 // float64, written to as many significant digits, gives the same digits again.
 // Whatever a program printed from a float64 passes, %.17g included;
-// 9007199254740993.0, 0.99999999999999999 and 1e-400 do not, since each would
-// get the canonical form of another number.
+// 9007199254740993.0, 8.500000000000001, 0.99999999999999999 and 1e-400 do not,
+// since each would get the canonical form of another number.
 //
 // The 17th digit of a true fraction is exempt: it lies below what a float64
 // resolves, and RFC 8785 itself rounds it (333333333.33333329, its section

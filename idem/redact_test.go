@@ -113,7 +113,7 @@ func TestRedactShapes(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		stellarSeed, awsKey, githubToken, stripeKey, "sk" + "_test_" + "a", jwt, strings.TrimSuffix(jwt, "c2lnbmF0dXJl-_0"), pemKey,
-		"gho" + githubToken[3:], "ghu" + githubToken[3:], "ghs" + githubToken[3:], "ghr" + githubToken[3:],
+		githubToken[:20], "gho" + githubToken[3:], "ghu" + githubToken[3:], "ghs" + githubToken[3:], "ghr" + githubToken[3:],
 		"-----BEGIN " + "PRIVATE KEY-----", "-----BEGIN " + "EC PRIVATE KEY-----", "-----BEGIN " + "OPENSSH PRIVATE KEY-----",
 		"-----BEGIN " + "ENCRYPTED PRIVATE KEY-----", "-----BEGIN " + "PGP PRIVATE KEY BLOCK-----", "----------BEGIN " + "PRIVATE KEY-----",
 	} {
@@ -144,7 +144,7 @@ func TestRedactLosesNoOrdinaryText(t *testing.T) {
 		stellarSeed[:55], stellarSeed + "A", "A" + stellarSeed, stellarSeed + "8", strings.ToLower(stellarSeed), strings.Replace(stellarSeed, "A", "1", 1),
 		"G" + stellarSeed[1:], "M" + stellarSeed[1:], // Stellar addresses are public
 		"SHA256", strings.Repeat("S", 64), "S" + strings.Repeat("2345ABCD", 8),
-		awsKey[:19], awsKey + "A", "x" + awsKey, strings.ToLower(awsKey), "AKIA", "AKIATHAT",
+		awsKey[:19], awsKey + "A", awsKey + "a", "x" + awsKey, strings.ToLower(awsKey), "AKIA", "AKIATHAT",
 		githubToken[:19], "gh_" + githubToken[4:], "ghx", "ghi_jklmnop", "weigh" + githubToken[2:], "ghs_installation_id_of_the_app",
 		"sk" + "_live_", "sk" + "_live_...", "task" + "_live_1", "pk" + "_live_4eC39HqLyjWDarjtT1zdp7dc", "sk_liver",
 		"eyJ", "eyJhbGciOiJIUzI1NiJ9", "eyJhbGciOiJIUzI1NiJ9.", "eyJhbGciOiJIUzI1NiJ9..", "heyJude.is.a.song", "eye.ball.s", "version 1.2.3",
