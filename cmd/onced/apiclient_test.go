@@ -174,6 +174,22 @@ func TestRequestIsSentAsTyped(t *testing.T) {
 	}
 }
 
+// Empty JSON is JSON: it is an outcome like any other, and no absent one.
+func TestEmptyJSONIsSent(t *testing.T) {
+	t.Parallel()
+	good := newFakeNode(t, 201, reservedBody)
+	for i, typed := range []string{`{}`, `[]`, `""`, `null`, `0`, `false`} {
+		runCommand(t, nil, "", "reserve", "order-0001", "--request", typed, "--endpoints", good.URL)
+		runCommand(t, nil, "", "commit", "order-0001", "--token", "17", "--response", typed, "--endpoints", good.URL)
+		if b := good.bodies[2*i]; !strings.Contains(b, `"request":`+typed) {
+			t.Errorf("--request %s sent %s", typed, b)
+		}
+		if b := good.bodies[2*i+1]; !strings.Contains(b, `"response":`+typed) {
+			t.Errorf("--response %s sent %s", typed, b)
+		}
+	}
+}
+
 func TestReserveForPeople(t *testing.T) {
 	t.Parallel()
 	good := newFakeNode(t, 201, reservedBody)
