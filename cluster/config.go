@@ -15,6 +15,7 @@ import (
 	"sort"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -48,6 +49,8 @@ type Config struct {
 
 	Now  func() time.Time // wall and monotonic clock; nil: time.Now
 	Rand io.Reader        // nil: crypto/rand
+
+	wrapLogs func(raft.LogStore) raft.LogStore // tests put a slow or failing store here
 }
 
 // Exit codes of a node that stops itself.

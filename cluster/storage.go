@@ -112,12 +112,14 @@ func (s *storage) verify(contents boltContents, logs *logStore, stable *stableSt
 			return fmt.Errorf("%s: %w", key, err)
 		}
 	}
-	if _, err := stable.read([]byte(stableKeys[0])); len(contents.logs) > 0 && err != nil {
-		return fmt.Errorf("it has log entries but no term: %w", err)
-	}
 	snaps, err := s.snaps.List()
 	if err != nil {
 		return fmt.Errorf("snapshots cannot be listed: %w", err)
+	}
+	// An emptied raft.db beside snapshots is not an empty state: raft would
+	// start from the snapshot, its term and vote forgotten.
+	if _, err := stable.read([]byte(stableKeys[0])); err != nil && len(contents.logs)+len(snaps) > 0 {
+		return fmt.Errorf("there are log entries or snapshots, but no term: %w", err)
 	}
 	var newest uint64
 	if len(snaps) > 0 {

@@ -1,0 +1,247 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/onced/onced/cluster/peerpb"
+	"github.com/onced/onced/fsm"
+	"github.com/onced/onced/fsm/fsmpb"
+)
+
+// The bounds of one log entry and of what waits for one. raft suggests entries
+// of at most 512 KiB.
+const (
+	maxEntryCommands = 512
+	maxRelayCommands = 256 // in one message to the leader
+	maxEntryBytes    = 512 << 10
+	maxWaiting       = 4_096 // commands admitted and not yet in an entry or message
+	enqueueTimeout   = time.Second
+	relaysInFlight   = 2 // messages a follower has under way to the leader
+)
+
+// proposal is a list of commands that one caller wants decided in order, in one
+// entry; with no commands it only wants an entry to read behind.
+type proposal struct {
+	ctx   context.Context
+	cmds  []*fsm.Command
+	bytes int
+	state atomic.Int32 // waiting, taken or given up
+	done  chan outcome // receives one outcome, once taken
+}
+
+const (
+	proposalWaiting int32 = iota
+	proposalTaken
+	proposalGivenUp
+)
+
+func newProposal(ctx context.Context, cmds []*fsm.Command) *proposal {
+	p := &proposal{ctx: ctx, cmds: cmds, done: make(chan outcome, 1)}
+	for _, c := range cmds {
+		p.bytes += proto.Size(c) + 4
+	}
+	return p
+}
+
+// batcher puts what waits into batches: while a batch is under way, everything
+// that comes goes into the next. A leader's batches become log entries, each
+// with one time stamp; a follower's become messages to the leader.
+type batcher struct {
+	node  *Node
+	most  int                                                  // commands in one batch
+	admit func() error                                         // why nothing may be submitted now
+	send  func(ctx context.Context, batch []*proposal) outcome // of all of it
+
+	queue   chan *proposal
+	waiting atomic.Int64 // commands in queue; a fence counts as one
+}
+
+func newBatcher(n *Node, most int, admit func() error, send func(context.Context, []*proposal) outcome) *batcher {
+	return &batcher{node: n, most: most, admit: admit, send: send, queue: make(chan *proposal, maxWaiting)}
+}
+
+// submit has p decided, or tells why not. When ctx ends first, p is refused if
+// no batch has taken it yet, else unknown.
+func (b *batcher) submit(ctx context.Context, p *proposal) outcome {
+	if err := b.admit(); err != nil {
+		return outcome{fate: refused, err: err}
+	}
+	weight := int64(max(1, len(p.cmds)))
+	if b.waiting.Add(weight) > maxWaiting {
+		b.waiting.Add(-weight)
+		return outcome{fate: refused, err: errOverloaded}
+	}
+	select {
+	case b.queue <- p:
+	default:
+		b.waiting.Add(-weight)
+		return outcome{fate: refused, err: errOverloaded}
+	}
+	select {
+	case o := <-p.done:
+		return o
+	case <-ctx.Done():
+	case <-b.node.ctx.Done():
+	}
+	if p.state.CompareAndSwap(proposalWaiting, proposalGivenUp) {
+		return outcome{fate: refused, err: errLate}
+	}
+	select {
+	case o := <-p.done:
+		return o
+	default:
+		return outcome{fate: unknown, err: errors.New("no answer before the deadline")}
+	}
+}
+
+// run sends batches, one at a time, until the node closes.
+func (b *batcher) run(ctx context.Context) {
+	var over *proposal // taken from the queue, too large for the last batch
+	for ctx.Err() == nil {
+		var batch []*proposal
+		batch, over = b.collect(ctx, over)
+		if len(batch) > 0 {
+			answer(batch, b.send(ctx, batch))
+		}
+	}
+}
+
+// collect waits for a proposal, or begins with first, and takes with it what
+// waits behind, up to the bounds of a batch. A proposal is never split; one
+// that does not fit is given back to begin the next batch with.
+func (b *batcher) collect(ctx context.Context, first *proposal) (batch []*proposal, over *proposal) {
+	if first == nil {
+		select {
+		case first = <-b.queue:
+		case <-ctx.Done():
+			return nil, nil
+		}
+	}
+	commands, bytes := 0, 0
+	for p := first; ; {
+		if len(batch) > 0 && (commands+len(p.cmds) > b.most || bytes+p.bytes > maxEntryBytes) {
+			return batch, p
+		}
+		b.waiting.Add(-int64(max(1, len(p.cmds))))
+		if p.state.CompareAndSwap(proposalWaiting, proposalTaken) {
+			if p.ctx.Err() != nil {
+				p.done <- outcome{fate: refused, err: errLate}
+			} else {
+				batch = append(batch, p)
+				commands += len(p.cmds)
+				bytes += p.bytes
+			}
+		}
+		select {
+		case p = <-b.queue:
+		default:
+			return batch, nil
+		}
+	}
+}
+
+// answer gives every proposal of a batch its part of the outcome.
+func answer(batch []*proposal, o outcome) {
+	next := 0
+	for _, p := range batch {
+		mine := o
+		if o.fate == applied {
+			d := *o.decision
+			d.Results = o.decision.Results[next : next+len(p.cmds) : next+len(p.cmds)]
+			next += len(p.cmds)
+			mine.decision = &d
+		}
+		p.done <- mine
+	}
+}
+
+// commandsOf gives the commands of a batch in order.
+func commandsOf(batch []*proposal) (cmds []*fsm.Command) {
+	for _, p := range batch {
+		cmds = append(cmds, p.cmds...)
+	}
+	return cmds
+}
+
+// commit puts the commands of a leader's batch into one entry and waits until
+// it is decided. A batch of readers alone gets a tick to read behind.
+func (n *Node) commit(ctx context.Context, batch []*proposal) outcome {
+	if err := n.leads(); err != nil {
+		return outcome{fate: refused, err: err}
+	}
+	e := &fsm.Entry{Commands: commandsOf(batch)}
+	if len(e.Commands) == 0 {
+		e.Commands = []*fsm.Command{{Op: fsmpb.Op_OP_TICK}}
+	}
+	return n.propose(ctx, e)
+}
+
+// relay sends a follower's batch to the leader as one message and waits for
+// its answer, at most as long as the most patient of its callers.
+func (n *Node) relay(ctx context.Context, batch []*proposal) outcome {
+	var until time.Time
+	for _, p := range batch {
+		if d, ok := p.ctx.Deadline(); ok && d.After(until) {
+			until = d
+		}
+	}
+	if until.IsZero() {
+		until = n.cfg.Now().Add(defaultBudget)
+	}
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	cmds := commandsOf(batch)
+	budget := fsm.Micros(until.Sub(n.cfg.Now()))
+	req := &peerpb.Request{Body: &peerpb.Request_Propose{Propose: &peerpb.Propose{Commands: cmds, BudgetUs: budget}}}
+	if len(cmds) == 0 {
+		req.Body = &peerpb.Request_Fence{Fence: &peerpb.Fence{BudgetUs: budget}}
+	}
+	o := n.forward(ctx, req)
+	if o.fate == applied && len(cmds) > 0 && len(o.decision.Results) != len(cmds) {
+		return outcome{fate: unknown, err: fmt.Errorf("the leader answered %d of %d commands", len(o.decision.Results), len(cmds))}
+	}
+	return o
+}
+
+// propose stamps an entry, puts it into the log and waits for its fate.
+func (n *Node) propose(ctx context.Context, e *fsm.Entry) outcome {
+	r := n.raft.Load()
+	if r == nil {
+		return outcome{fate: refused, err: errStarting}
+	}
+	stamp, at, ok := n.clock.next(n.fsm.now())
+	if !ok {
+		return outcome{fate: refused, err: errNoClock}
+	}
+	e.TimeUs = int64(stamp)
+	data, err := fsm.EncodeEntry(e) // never pooled: raft keeps it
+	if err != nil {
+		return outcome{fate: refused, err: err}
+	}
+	n.entries.Add(1)
+	n.commands.Add(uint64(len(e.Commands)))
+	f := r.Apply(data, enqueueTimeout)
+	if err := await(ctx, f); err != nil {
+		if fateOf(err) == unknown && !errors.Is(err, raft.ErrLeadershipLost) {
+			n.log.Warn("the fate of a log entry is unknown", "error", err)
+		}
+		return outcome{fate: fateOf(err), err: err}
+	}
+	d, ok := f.Response().(decided)
+	if !ok {
+		return outcome{fate: unknown, err: errHalted}
+	}
+	// A stamp of our own is anchored at the moment it was made, so that the
+	// time the entry took is not lost from the clock.
+	if d.at == stamp {
+		n.clock.applied(stamp, at)
+	}
+	return outcome{fate: applied, decision: &fsm.Decision{Index: f.Index(), Time: d.at, Results: d.results}}
+}

@@ -1,0 +1,135 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/onced/onced/cluster/peerpb"
+	"github.com/onced/onced/fsm"
+	"github.com/onced/onced/fsm/fsmpb"
+)
+
+var errLeaderChanged = errors.New("the leader changed before it answered")
+
+// forward sends a request to the leader. What travels is the command, not the
+// HTTP request, so that a forward sent twice cannot become two decisions. It
+// does not outlast the leadership of the node it asks.
+func (n *Node) forward(ctx context.Context, req *peerpb.Request) outcome {
+	_, addr, changed := n.leader.current()
+	if n.raft.Load() == nil {
+		return outcome{fate: refused, err: errStarting}
+	}
+	if addr == "" {
+		return outcome{fate: refused, err: errNoLeader}
+	}
+	if addr == n.cfg.PeerAdvertise {
+		return outcome{fate: refused, err: errNotReady} // raft is between follower and leader
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		select {
+		case <-changed:
+			cancel(errLeaderChanged)
+		case <-n.ctx.Done():
+			cancel(errClosing)
+		case <-stop:
+		}
+	}()
+	n.forwarded.Add(1)
+	resp, err := n.net.call(ctx, addr, req)
+	if err != nil {
+		f := unknown
+		if errors.Is(err, errNotSent) {
+			f = refused
+		}
+		return outcome{fate: f, err: fmt.Errorf("leader at %s: %w", addr, err)}
+	}
+	return outcomeOf(resp)
+}
+
+// outcomeOf reads a leader's answer.
+func outcomeOf(resp *peerpb.Response) outcome {
+	switch b := resp.Body.(type) {
+	case *peerpb.Response_Decision:
+		d := &fsm.Decision{Index: b.Decision.Index, Time: fsm.Time(b.Decision.TimeUs)}
+		d.Results = make([]fsm.Result, len(b.Decision.Results))
+		for i, r := range b.Decision.Results {
+			d.Results[i] = fsm.ResultFromProto(r)
+		}
+		return outcome{fate: applied, decision: d}
+	case *peerpb.Response_Refusal:
+		err := error(errNotLeader)
+		switch b.Refusal.Reason {
+		case peerpb.Refusal_OVERLOADED:
+			err = errOverloaded
+		case peerpb.Refusal_NOT_READY:
+			err = errNotReady
+		}
+		return outcome{fate: refused, err: err}
+	case *peerpb.Response_Unknown:
+		return outcome{fate: unknown, err: errors.New(b.Unknown.Detail)}
+	}
+	return outcome{fate: unknown, err: errors.New("the leader's answer is of an unknown kind")}
+}
+
+// servePeer answers another node.
+func (n *Node) servePeer(ctx context.Context, _ string, req *peerpb.Request) *peerpb.Response {
+	switch b := req.Body.(type) {
+	case *peerpb.Request_Propose:
+		return n.serveProposal(ctx, b.Propose.Commands, b.Propose.BudgetUs)
+	case *peerpb.Request_Fence:
+		return n.serveProposal(ctx, nil, b.Fence.BudgetUs)
+	case *peerpb.Request_Ping:
+		return &peerpb.Response{Body: &peerpb.Response_Pong{Pong: n.pong()}}
+	}
+	return refusal(peerpb.Refusal_REASON_UNSPECIFIED, errors.New("unknown request"))
+}
+
+// serveProposal decides for another node: one hop only, so a node that does not
+// lead refuses. Content is checked again: another node's version may differ.
+func (n *Node) serveProposal(ctx context.Context, cmds []*fsm.Command, budgetUs int64) *peerpb.Response {
+	for _, c := range cmds {
+		if c.GetOp() <= fsmpb.Op_OP_UNSPECIFIED || c.GetOp() > fsmpb.Op_OP_INIT {
+			return refusal(peerpb.Refusal_REASON_UNSPECIFIED, fmt.Errorf("unknown command %d", c.GetOp()))
+		}
+	}
+	if d := n.localAnswer(cmds); d != nil {
+		n.local.Add(uint64(len(cmds)))
+		return &peerpb.Response{Body: &peerpb.Response_Decision{Decision: decisionProto(d)}}
+	}
+	budget := min(max(fsm.Duration(budgetUs), time.Millisecond), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, budget)
+	defer cancel()
+	o := n.batch.submit(ctx, newProposal(ctx, cmds))
+	switch o.fate {
+	case applied:
+		return &peerpb.Response{Body: &peerpb.Response_Decision{Decision: decisionProto(o.decision)}}
+	case unknown:
+		return &peerpb.Response{Body: &peerpb.Response_Unknown{Unknown: &peerpb.Unknown{Detail: o.err.Error()}}}
+	}
+	reason := peerpb.Refusal_NOT_LEADER
+	switch {
+	case errors.Is(o.err, errOverloaded):
+		reason = peerpb.Refusal_OVERLOADED
+	case errors.Is(o.err, errNotReady):
+		reason = peerpb.Refusal_NOT_READY
+	}
+	return refusal(reason, o.err)
+}
+
+func refusal(reason peerpb.Refusal_Reason, err error) *peerpb.Response {
+	return &peerpb.Response{Body: &peerpb.Response_Refusal{Refusal: &peerpb.Refusal{Reason: reason, Detail: err.Error()}}}
+}
+
+func decisionProto(d *fsm.Decision) *peerpb.Decision {
+	p := &peerpb.Decision{Index: d.Index, TimeUs: int64(d.Time)}
+	for i := range d.Results {
+		p.Results = append(p.Results, d.Results[i].Proto())
+	}
+	return p
+}

@@ -1,0 +1,107 @@
+package cluster
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/onced/onced/fsm"
+)
+
+// collector gives the node's own figures to Prometheus when they are asked for.
+type collector struct {
+	node  *Node
+	descs map[string]*prometheus.Desc
+}
+
+func newCollector(n *Node) *collector {
+	c := &collector{node: n, descs: map[string]*prometheus.Desc{}}
+	add := func(name, help string, labels ...string) {
+		c.descs[name] = prometheus.NewDesc(name, help, labels, nil)
+	}
+	add("onced_applied_index", "Log index that this node's machine has applied.")
+	add("onced_leader", "1 while this node leads and may decide.")
+	add("onced_leader_known", "1 while this node knows a leader.")
+	add("onced_ready", "1 while every readiness check passes.")
+	add("onced_term", "Raft term of this node.")
+	add("onced_log_entries_total", "Log entries that this node proposed.")
+	add("onced_log_commands_total", "Commands in the log entries that this node proposed.")
+	add("onced_waiting_commands", "Commands that wait for a log entry on this node.")
+	add("onced_forwarded_total", "Messages that this node sent to a leader to have commands decided.")
+	add("onced_local_answers_total", "Commands that this node answered from its own memory.")
+	add("onced_parked_calls", "Calls that wait on this node for another attempt.")
+	add("onced_log_bytes", "Bytes of the log store on disk.")
+	add("onced_snapshot_bytes", "Bytes of the snapshots on disk.")
+	add("onced_peer_clock_offset_seconds", "How far a peer's wall clock is ahead of this node's.", "peer")
+	add("onced_records", "Records by namespace and status, expired ones apart.", "namespace", "status")
+	add("onced_record_bytes", "Bytes that count against the quota of a namespace.", "namespace")
+	add("onced_raft", "A figure of raft's own statistics.", "name")
+	return c
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range c.descs {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	n := c.node
+	send := func(kind prometheus.ValueType, name string, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(c.descs[name], kind, v, labels...)
+	}
+	gauge := func(name string, v float64, labels ...string) { send(prometheus.GaugeValue, name, v, labels...) }
+	counter := func(name string, v uint64) { send(prometheus.CounterValue, name, float64(v)) }
+	flag := func(name string, on bool) {
+		v := 0.0
+		if on {
+			v = 1
+		}
+		gauge(name, v)
+	}
+	var stats map[string]fsm.NamespaceStats
+	n.fsm.read(func(m *fsm.Machine) {
+		gauge("onced_applied_index", float64(m.Index()))
+		stats = m.Stats(n.clock.estimate(m.Now()))
+	})
+	for name, s := range stats {
+		for status, v := range map[string]int64{
+			"pending": s.Pending, "uncertain": s.Uncertain, "committed": s.Committed, "failed": s.Failed,
+			"released": s.Released, "cancelled": s.Cancelled, "expired": s.Expired,
+		} {
+			gauge("onced_records", float64(v), name, status)
+		}
+		gauge("onced_record_bytes", float64(s.Bytes), name)
+	}
+	flag("onced_leader", n.leads() == nil)
+	flag("onced_leader_known", n.Leader() != "")
+	ready := true
+	for _, k := range n.Ready() {
+		ready = ready && k.OK
+	}
+	flag("onced_ready", ready)
+	counter("onced_log_entries_total", n.entries.Load())
+	counter("onced_log_commands_total", n.commands.Load())
+	counter("onced_forwarded_total", n.forwarded.Load())
+	counter("onced_local_answers_total", n.local.Load())
+	gauge("onced_waiting_commands", float64(n.batch.waiting.Load()))
+	gauge("onced_parked_calls", float64(n.fsm.keys.parked.Load()))
+	logBytes, snapshotBytes := n.Sizes()
+	gauge("onced_log_bytes", float64(logBytes))
+	gauge("onced_snapshot_bytes", float64(snapshotBytes))
+	if r := n.raft.Load(); r != nil {
+		gauge("onced_term", float64(r.CurrentTerm()))
+		for name, text := range r.Stats() {
+			if v, err := strconv.ParseFloat(text, 64); err == nil {
+				gauge("onced_raft", v, name)
+			}
+		}
+		for _, s := range n.peers.others() {
+			if off, ok := n.clock.offset(string(s.ID)); ok {
+				gauge("onced_peer_clock_offset_seconds", off.Seconds(), string(s.ID))
+			}
+		}
+	}
+}
