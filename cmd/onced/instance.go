@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -85,15 +84,15 @@ func openInstance(ctx context.Context, c instanceConfig) (*instance, error) {
 	return i, nil
 }
 
-// notReady gives in words why the node cannot serve yet, "" when it can.
+// notReady gives in words why the node cannot serve yet, "" when it can. The
+// first check that fails is the cause, those after it follow from it.
 func (i *instance) notReady() string {
-	var why []string
 	for _, c := range i.node.Ready() {
 		if !c.OK {
-			why = append(why, c.Detail)
+			return c.Detail
 		}
 	}
-	return strings.Join(why, "; ")
+	return ""
 }
 
 // close stops accepting, lets the calls under way end, hands over leadership
