@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -371,8 +372,8 @@ func TestB29_TruncatedLog(t *testing.T) {
 	wantHalt(t, checkState(identity{NodeID: "n1", Initialised: true}, has), ExitRefused, "Put the old disk back")
 }
 
-// flipRounds is raised by hand: 2,000 flips take half a minute.
-const flipRounds = 1500
+// flipRounds is raised by hand: 3,000 flips take a minute.
+const flipRounds = 60
 
 func TestB29_FlippedBits(t *testing.T) {
 	t.Parallel()
@@ -583,4 +584,30 @@ func TestStoreGuard(t *testing.T) {
 		t.Fatal(err, d.all())
 	}
 	wantHalt(t, d.all()[1], ExitStalled, "the disk failed")
+}
+
+// A hung disk ends the process; a slow one does not (hashicorp/raft#503).
+func TestB04_DiskThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &told{}
+		g := storeGuard{onDamage: d.add, stallAfter: diskStall}
+		takes := func(much time.Duration) {
+			if err := g.write("store log entries", func() error { time.Sleep(much); return nil }); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+		}
+		takes(diskStall - time.Second)
+		takes(diskStall - time.Second)
+		if got := d.all(); len(got) != 0 {
+			t.Fatalf("a slow disk: %v", got)
+		}
+		takes(2 * diskStall)
+		if got := d.all(); len(got) != 1 {
+			t.Fatalf("a hung disk: %v", got)
+		} else {
+			wantHalt(t, got[0], ExitStalled, "store log entries: the disk has not answered for 4s")
+		}
+	})
 }

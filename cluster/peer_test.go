@@ -1,0 +1,465 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/onced/onced/cluster/peerpb"
+	"github.com/onced/onced/fsm"
+)
+
+// ask is a request that the test handlers know by its number.
+func ask(number int64) *peerpb.Request {
+	return &peerpb.Request{Body: &peerpb.Request_Fence{Fence: &peerpb.Fence{BudgetUs: number}}}
+}
+
+func reply(number int64) *peerpb.Response {
+	return &peerpb.Response{Body: &peerpb.Response_Decision{Decision: &peerpb.Decision{TimeUs: number}}}
+}
+
+func echo(_ context.Context, _ string, req *peerpb.Request) *peerpb.Response {
+	return reply(req.GetFence().GetBudgetUs())
+}
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestPeerCallsShareAConnection(t *testing.T) {
+	t.Parallel()
+	nodes := newTestNodes(t, 2, true)
+	var from sync.Map
+	all := make(chan struct{})
+	var inside atomic.Int32
+	nodes[1].net.serve(func(ctx context.Context, who string, req *peerpb.Request) *peerpb.Response {
+		from.Store(who, true)
+		if inside.Add(1) == 50 { // only when all are under way at once
+			close(all)
+		}
+		select {
+		case <-all:
+		case <-ctx.Done():
+		}
+		return echo(ctx, who, req)
+	})
+	var wg sync.WaitGroup
+	for i := range int64(50) {
+		wg.Go(func() {
+			resp, err := nodes[0].net.call(within(t), nodes[1].addr(), ask(i))
+			if err != nil || resp.GetDecision().GetTimeUs() != i {
+				t.Errorf("call %d: %v %v", i, resp, err)
+			}
+		})
+	}
+	wg.Wait()
+	if _, ok := from.Load("n1"); !ok {
+		t.Error("the handler is not told who asks")
+	}
+	nodes[1].net.connsMu.Lock()
+	defer nodes[1].net.connsMu.Unlock()
+	if nodes[1].net.accepted != 1 {
+		t.Errorf("%d connections", nodes[1].net.accepted)
+	}
+}
+
+func TestPeerBeforeServe(t *testing.T) {
+	t.Parallel()
+	nodes := newTestNodes(t, 2, true)
+	resp, err := nodes[0].net.call(within(t), nodes[1].addr(), ask(1))
+	if err != nil || resp.GetRefusal().GetReason() != peerpb.Refusal_NOT_READY {
+		t.Fatal(resp, err)
+	}
+	nodes[1].net.serve(func(context.Context, string, *peerpb.Request) *peerpb.Response { return nil })
+	if resp, err = nodes[0].net.call(within(t), nodes[1].addr(), ask(1)); err != nil || resp.GetUnknown() == nil {
+		t.Fatal(resp, err)
+	}
+	if resp, err = nodes[0].net.call(within(t), nodes[1].addr(), &peerpb.Request{}); err != nil || resp.GetRefusal() == nil {
+		t.Fatal(resp, err)
+	}
+}
+
+// What surely did not reach the handler says so.
+func TestPeerNotSent(t *testing.T) {
+	t.Parallel()
+	nodes := newTestNodes(t, 3, true)
+	n1 := nodes[0].net
+	nodes[1].net.serve(echo)
+	unused, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unused.Close()
+	_, err = n1.call(within(t), unused.Addr().String(), ask(1))
+	if !errors.Is(err, errNotSent) {
+		t.Errorf("nobody listens: %v", err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err = n1.call(over, nodes[1].addr(), ask(1)); !errors.Is(err, errNotSent) || !errors.Is(err, context.Canceled) {
+		t.Errorf("ctx is over: %v", err)
+	}
+	if err := nodes[2].id.update(func(id *identity) { id.Instance = "wiped" }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = n1.call(within(t), nodes[2].addr(), ask(1)); !errors.Is(err, errNotSent) {
+		t.Errorf("n3 has other data: %v", err)
+	}
+	if _, err = nodes[2].net.call(within(t), nodes[1].addr(), ask(1)); !errors.Is(err, errNotSent) {
+		t.Errorf("refused: %v", err)
+	}
+	large := &peerpb.Request{Body: &peerpb.Request_Propose{Propose: &peerpb.Propose{
+		Commands: []*fsm.Command{{Response: make([]byte, maxFrame)}},
+	}}}
+	if _, err = n1.call(within(t), nodes[1].addr(), large); !errors.Is(err, errNotSent) || !errors.Is(err, errFrameTooLarge) {
+		t.Errorf("too large: %v", err)
+	}
+	if resp, err := n1.call(within(t), nodes[1].addr(), ask(1)); err != nil {
+		t.Errorf("after all that: %v %v", resp, err)
+	}
+	n1.close()
+	if _, err = n1.call(within(t), nodes[1].addr(), ask(1)); !errors.Is(err, errNotSent) {
+		t.Errorf("closed: %v", err)
+	}
+}
+
+// B35: a connection that ends after the request was read leaves the outcome
+// open, for all calls on it at once; the next call dials anew.
+func TestB35_CutAfterTheRequest(t *testing.T) {
+	t.Parallel()
+	nodes := newTestNodes(t, 2, true)
+	inside := make(chan struct{}, 2)
+	nodes[1].net.serve(func(ctx context.Context, _ string, req *peerpb.Request) *peerpb.Response {
+		if req.GetFence().GetBudgetUs() < 10 {
+			inside <- struct{}{}
+			<-ctx.Done() // ends with the connection
+		}
+		return echo(ctx, "", req)
+	})
+	errs := make(chan error, 2)
+	for i := range int64(2) {
+		go func() {
+			_, err := nodes[0].net.call(within(t), nodes[1].addr(), ask(i))
+			errs <- err
+		}()
+	}
+	<-inside
+	<-inside
+	nodes[1].net.connsMu.Lock()
+	for c := range nodes[1].net.conns {
+		_ = c.Conn.Close()
+	}
+	nodes[1].net.connsMu.Unlock()
+	for range 2 {
+		if err := <-errs; err == nil || errors.Is(err, errNotSent) {
+			t.Errorf("got %v, want an error that leaves it open", err)
+		}
+	}
+	if resp, err := nodes[0].net.call(within(t), nodes[1].addr(), ask(10)); err != nil || resp.GetDecision().GetTimeUs() != 10 {
+		t.Error(resp, err)
+	}
+}
+
+func TestPeerCallEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	nodes := newTestNodes(t, 2, true)
+	inside, release := make(chan struct{}), make(chan struct{})
+	nodes[1].net.serve(func(ctx context.Context, _ string, req *peerpb.Request) *peerpb.Response {
+		if req.GetFence().GetBudgetUs() == 1 {
+			close(inside)
+			<-release
+		}
+		return echo(ctx, "", req)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-inside
+		cancel()
+	}()
+	_, err := nodes[0].net.call(ctx, nodes[1].addr(), ask(1))
+	if !errors.Is(err, context.Canceled) || errors.Is(err, errNotSent) {
+		t.Errorf("got %v", err)
+	}
+	close(release) // its answer comes late, and goes nowhere
+	for i := int64(2); i < 5; i++ {
+		if resp, err := nodes[0].net.call(within(t), nodes[1].addr(), ask(i)); err != nil || resp.GetDecision().GetTimeUs() != i {
+			t.Error(resp, err)
+		}
+	}
+}
+
+// A connection on which nothing comes any more is left for a new one.
+func TestPeerSilentConnectionIsRetired(t *testing.T) {
+	t.Parallel()
+	nodes := newTestNodes(t, 2, true)
+	nodes[1].net.serve(func(ctx context.Context, _ string, req *peerpb.Request) *peerpb.Response {
+		if req.GetFence().GetBudgetUs() == 1 {
+			<-ctx.Done()
+		}
+		return echo(ctx, "", req)
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), quietAfter+100*time.Millisecond)
+	defer cancel()
+	if _, err := nodes[0].net.call(ctx, nodes[1].addr(), ask(1)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	link := nodes[0].net.link(nodes[1].addr())
+	link.linkMu.Lock()
+	kept := link.conn
+	link.linkMu.Unlock()
+	if kept != nil {
+		t.Error("it is still used")
+	}
+	if resp, err := nodes[0].net.call(within(t), nodes[1].addr(), ask(2)); err != nil {
+		t.Error(resp, err)
+	}
+}
+
+func TestPeerRestart(t *testing.T) {
+	t.Parallel()
+	nodes := newTestNodes(t, 2, true)
+	nodes[1].net.serve(echo)
+	for round := range int64(5) {
+		eventually(t, "an answer after a restart", func() bool {
+			resp, err := nodes[0].net.call(within(t), nodes[1].addr(), ask(round))
+			return err == nil && resp.GetDecision().GetTimeUs() == round
+		})
+		nodes[1].net.close()
+		eventually(t, "a bound port", func() bool {
+			l, err := net.Listen("tcp", nodes[1].addr())
+			nodes[1].cfg.Listener = l
+			return err == nil
+		})
+		nodes[1].open()
+		nodes[1].net.serve(echo)
+	}
+	nodes[1].net.close()
+}
+
+func TestPeerOverload(t *testing.T) {
+	t.Parallel()
+	nodes := newTestNodes(t, 2, true)
+	release := make(chan struct{})
+	nodes[1].net.served = make(chan struct{}, 2)
+	inside := make(chan struct{}, 2)
+	nodes[1].net.serve(func(ctx context.Context, who string, req *peerpb.Request) *peerpb.Response {
+		inside <- struct{}{}
+		<-release
+		return echo(ctx, who, req)
+	})
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			if _, err := nodes[0].net.call(within(t), nodes[1].addr(), ask(1)); err != nil {
+				t.Error(err)
+			}
+		})
+		<-inside
+	}
+	resp, err := nodes[0].net.call(within(t), nodes[1].addr(), ask(1))
+	if err != nil || resp.GetRefusal().GetReason() != peerpb.Refusal_OVERLOADED {
+		t.Error(resp, err)
+	}
+	close(release)
+	wg.Wait()
+}
+
+func TestHello(t *testing.T) {
+	t.Parallel()
+	nodes := newTestNodes(t, 2, true)
+	r, err := nodes[0].net.hello(within(t), nodes[1].addr())
+	if err != nil || r.NodeId != "n2" || r.KnownInstance != "instance-n1" || r.WallUs == 0 || r.Refused != "" {
+		t.Fatal(r, err)
+	}
+}
+
+func TestConnectionLimit(t *testing.T) {
+	t.Parallel()
+	nodes := newTestNodes(t, 2, true)
+	n2 := nodes[1].net
+	n2.connsMu.Lock()
+	n2.limit = 2
+	n2.connsMu.Unlock()
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", nodes[1].addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	open := func() int {
+		n2.connsMu.Lock()
+		defer n2.connsMu.Unlock()
+		return n2.accepted
+	}
+	first := dial()
+	dial()
+	eventually(t, "two connections", func() bool { return open() == 2 })
+	third := dial()
+	_ = third.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if _, err := third.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the third is kept: %v", err)
+	}
+	_ = first.Close()
+	eventually(t, "room again", func() bool { return open() == 1 })
+	if _, err := nodes[0].net.hello(within(t), nodes[1].addr()); err != nil {
+		t.Error(err)
+	}
+}
+
+func helloBytes(t testing.TB, kind byte, change func(*peerpb.Hello)) []byte {
+	h := &peerpb.Hello{NodeId: "n1", Instance: "instance-n1", Initialised: true}
+	if change != nil {
+		change(h)
+	}
+	b, err := appendFrame([]byte{kind}, h, maxHello)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Garbage on the port neither panics nor leaves anything behind.
+func TestGarbageOnThePort(t *testing.T) { // not parallel: it counts goroutines
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	nodes := newTestNodes(t, 2, true)
+	nodes[1].net.serve(echo)
+	good := helloBytes(t, connPeer, nil)
+	for i, b := range [][]byte{
+		{},
+		{0},
+		{connPeer},
+		{connRaft},
+		[]byte("GET / HTTP/1.1\r\n\r\n"),
+		{22, 3, 1, 2, 0, 1, 0},
+		{connPeer, 0xff, 0xff, 0xff, 0xff},
+		{connPeer, 0, 0, 0, 3, 0xff, 0xff, 0xff},
+		{connRaft, 0, 0, 0, 0},
+		good, append(good, 0xff, 0xff, 0xff, 0xff), append(good, 0, 0, 0, 2, 0xff, 0xff), append(good, 0, 0, 1, 0, 1, 2),
+		helloBytes(t, connPeer, func(h *peerpb.Hello) { h.Instance = "x" }),
+		append(helloBytes(t, connRaft, nil), "garbage to raft"...),
+	} {
+		c, err := net.Dial("tcp", nodes[1].addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = c.Write(b)
+		_ = c.(*net.TCPConn).CloseWrite()
+		_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if _, err := io.Copy(io.Discard, c); errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("case %d: the connection is kept", i)
+		}
+		_ = c.Close()
+	}
+	eventually(t, "no connection left", func() bool {
+		nodes[1].net.connsMu.Lock()
+		defer nodes[1].net.connsMu.Unlock()
+		return len(nodes[1].net.conns) == 0
+	})
+	if _, err := nodes[0].net.call(within(t), nodes[1].addr(), ask(1)); err != nil {
+		t.Error(err)
+	}
+	for _, n := range nodes {
+		n.net.close()
+		n.net.close() // twice is no harm
+	}
+}
+
+// Close ends calls, requests and silent connections, and all goroutines.
+func TestNetworkClose(t *testing.T) { // not parallel: it counts goroutines
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	nodes := newTestNodes(t, 2, true)
+	inside := make(chan struct{})
+	nodes[1].net.serve(func(ctx context.Context, _ string, _ *peerpb.Request) *peerpb.Response {
+		close(inside)
+		<-ctx.Done()
+		return nil
+	})
+	silent, err := net.Dial("tcp", nodes[1].addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	done := make(chan error)
+	go func() {
+		_, err := nodes[0].net.call(context.Background(), nodes[1].addr(), ask(1))
+		done <- err
+	}()
+	<-inside
+	nodes[0].net.close()
+	if err := <-done; err == nil || errors.Is(err, errNotSent) {
+		t.Errorf("got %v", err)
+	}
+	nodes[1].net.close()
+}
+
+func FuzzPeerConn(f *testing.F) {
+	good := helloBytes(f, connPeer, nil)
+	request, err := appendFrame(good, proto.Message(&peerpb.Request{Id: 3, Body: ask(1).Body}), maxFrame)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(request)
+	f.Add(good[:len(good)-1])
+	f.Add(helloBytes(f, connRaft, nil))
+	f.Add([]byte("P\x00\x00\x00\x02\xff\xff"))
+	f.Add(append(bytes.Clone(good), 0xff, 0xff, 0xff, 0xff))
+	id := &identityStore{current: identity{
+		NodeID: "n2", Instance: "instance-n2", Initialised: true,
+		Members:   []Member{{"n1", "h1:1"}, {"n2", "h2:1"}},
+		Instances: map[string]string{"n1": "instance-n1", "n2": "instance-n2"},
+	}}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) > 1<<16 {
+			return
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := (Config{NodeID: "n2", Listener: l, OnHalt: func(*HaltError) {}}).validated()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := openNetwork(cfg, id, cfg.Logger, newHclog(cfg.Logger))
+		n.serve(echo)
+		near, far := net.Pipe()
+		tracked, err := n.track(far, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		n.start(func() {
+			defer close(ended)
+			n.open(tracked)
+		})
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			_, _ = io.Copy(io.Discard, near)
+		}()
+		_, _ = near.Write(b)
+		_ = near.Close()
+		select {
+		case <-ended:
+		case <-time.After(20 * time.Second):
+			t.Error(fmt.Sprintf("%q keeps a goroutine", b))
+		}
+		<-read
+		n.close()
+	})
+}
