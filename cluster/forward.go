@@ -49,7 +49,7 @@ func (n *Node) forward(ctx context.Context, req *peerpb.Request) outcome {
 		}
 		return outcome{fate: f, err: fmt.Errorf("leader at %s: %w", addr, err)}
 	}
-	return outcomeOf(resp)
+	return n.refill(ctx, outcomeOf(resp), resp.GetDecision().GetStripped())
 }
 
 // outcomeOf reads a leader's answer.
@@ -126,10 +126,59 @@ func refusal(reason peerpb.Refusal_Reason, err error) *peerpb.Response {
 	return &peerpb.Response{Body: &peerpb.Response_Refusal{Refusal: &peerpb.Refusal{Reason: reason, Detail: err.Error()}}}
 }
 
+// maxDecisionBytes is how large an answer between nodes grows before responses
+// are left out of it.
+const maxDecisionBytes = 4 << 20
+
+// decisionProto puts a decision into a message. Beyond maxDecisionBytes the
+// responses are left out: a list of replays can be larger than any message.
 func decisionProto(d *fsm.Decision) *peerpb.Decision {
 	p := &peerpb.Decision{Index: d.Index, TimeUs: int64(d.Time)}
+	bytes := 0
 	for i := range d.Results {
-		p.Results = append(p.Results, d.Results[i].Proto())
+		r := d.Results[i].Proto()
+		if rec := r.GetRecord(); rec != nil {
+			if bytes += len(rec.Response); bytes > maxDecisionBytes && len(rec.Response) > 0 {
+				rec.Response = nil
+				p.Stripped = append(p.Stripped, uint32(i))
+			}
+		}
+		p.Results = append(p.Results, r)
 	}
 	return p
+}
+
+// refill puts back the responses that were left out of a leader's answer, from
+// this node's own records. When a record is no longer as it was decided the
+// outcome is unknown: the call is repeated then.
+func (n *Node) refill(ctx context.Context, o outcome, stripped []uint32) outcome {
+	lost := outcome{fate: unknown, err: errors.New("the leader's answer was too large to send whole")}
+	if len(stripped) == 0 {
+		return o
+	}
+	if !n.applied(ctx, o.decision.Index) {
+		return lost
+	}
+	whole := true
+	n.fsm.read(func(m *fsm.Machine) {
+		for _, i := range stripped {
+			if int(i) >= len(o.decision.Results) || o.decision.Results[i].Record == nil {
+				whole = false
+				return
+			}
+			r := &o.decision.Results[i]
+			now, ok := m.Record(r.Record.Namespace, r.Record.Key)
+			if !ok || now.Token != r.Record.Token || now.OutcomeDigest != r.Record.OutcomeDigest || len(now.Response) == 0 {
+				whole = false
+				return
+			}
+			filled := *r.Record
+			filled.Response = now.Response
+			r.Record = &filled
+		}
+	})
+	if !whole {
+		return lost
+	}
+	return o
 }

@@ -710,10 +710,13 @@ func (*Response_Unknown) isResponse_Body() {}
 func (*Response_Pong) isResponse_Body() {}
 
 type Decision struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
-	TimeUs        int64                  `protobuf:"varint,2,opt,name=time_us,json=timeUs,proto3" json:"time_us,omitempty"`
-	Results       []*fsmpb.Result        `protobuf:"bytes,3,rep,name=results,proto3" json:"results,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Index   uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	TimeUs  int64                  `protobuf:"varint,2,opt,name=time_us,json=timeUs,proto3" json:"time_us,omitempty"`
+	Results []*fsmpb.Result        `protobuf:"bytes,3,rep,name=results,proto3" json:"results,omitempty"`
+	// Results whose response was left out because the message would be too large:
+	// the asker takes it from its own machine, once that has applied index.
+	Stripped      []uint32 `protobuf:"varint,4,rep,packed,name=stripped,proto3" json:"stripped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -765,6 +768,13 @@ func (x *Decision) GetTimeUs() int64 {
 func (x *Decision) GetResults() []*fsmpb.Result {
 	if x != nil {
 		return x.Results
+	}
+	return nil
+}
+
+func (x *Decision) GetStripped() []uint32 {
+	if x != nil {
+		return x.Stripped
 	}
 	return nil
 }
@@ -1023,11 +1033,12 @@ const file_cluster_peerpb_peer_proto_rawDesc = "" +
 	"\arefusal\x18\x03 \x01(\v2\x16.onced.peer.v1.RefusalH\x00R\arefusal\x122\n" +
 	"\aunknown\x18\x04 \x01(\v2\x16.onced.peer.v1.UnknownH\x00R\aunknown\x12)\n" +
 	"\x04pong\x18\x05 \x01(\v2\x13.onced.peer.v1.PongH\x00R\x04pongB\x06\n" +
-	"\x04body\"i\n" +
+	"\x04body\"\x85\x01\n" +
 	"\bDecision\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x17\n" +
 	"\atime_us\x18\x02 \x01(\x03R\x06timeUs\x12.\n" +
-	"\aresults\x18\x03 \x03(\v2\x14.onced.fsm.v1.ResultR\aresults\"\xb6\x01\n" +
+	"\aresults\x18\x03 \x03(\v2\x14.onced.fsm.v1.ResultR\aresults\x12\x1a\n" +
+	"\bstripped\x18\x04 \x03(\rR\bstripped\"\xb6\x01\n" +
 	"\aRefusal\x125\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1d.onced.peer.v1.Refusal.ReasonR\x06reason\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\"\\\n" +
