@@ -1,0 +1,35 @@
+# What people type. Nothing here needs more than Go, but for smoke (bash) and
+# generate (protoc 3.21 or newer).
+
+GO ?= go
+# make build VERSION=v1.2.3; without it the Go tool's own stamp is the version.
+VERSION ?=
+LDFLAGS := $(if $(VERSION),-ldflags "-X main.version=$(VERSION)")
+# Where concurrency lives; the rest gains little under the race detector.
+RACE := ./idem ./fsm ./cluster ./httpapi
+
+.PHONY: build test race lint smoke generate ci
+
+build: ## bin/onced
+	$(GO) build $(LDFLAGS) -o bin/onced ./cmd/onced
+
+test:
+	$(GO) test ./...
+
+race:
+	$(GO) test -race $(RACE)
+
+lint:
+	$(GO) vet ./...
+	@bad=$$($(GO) tool gofumpt -l .) && test -z "$$bad" || { echo "not formatted, run: go tool gofumpt -w ."; echo "$$bad"; exit 1; }
+	$(GO) tool staticcheck ./...
+
+smoke: ## three processes, the leader killed under load
+	$(GO) run ./scripts/smoke
+
+generate: ## fsm/fsmpb and cluster/peerpb from their .proto files
+	$(GO) build -o bin/protoc-gen-go google.golang.org/protobuf/cmd/protoc-gen-go
+	protoc --plugin=bin/protoc-gen-go -I . --go_out=. --go_opt=paths=source_relative fsm/fsmpb/fsm.proto cluster/peerpb/peer.proto
+
+ci:
+	.ci/run
