@@ -62,7 +62,14 @@ Ctrl-C stops all nodes in good order; a second one at once.`,
 			if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
 				return usagef("--log-level %s: use debug, info, warn or error", quote(o.logLevel))
 			}
-			return a.dev(cmd.Context(), o, newLogger(a.stderr, level, false))
+			var logged slog.LevelVar
+			logged.Set(level)
+			if !cmd.Flags().Changed("log-level") {
+				// Nodes that stop all at once complain of each other; that is
+				// no news to who pressed Ctrl-C.
+				context.AfterFunc(cmd.Context(), func() { logged.Set(slog.LevelError + 1) })
+			}
+			return a.dev(cmd.Context(), o, newLogger(a.stderr, &logged, false))
 		},
 	}
 	cmd.Flags().SortFlags = false

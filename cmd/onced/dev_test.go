@@ -20,6 +20,11 @@ import (
 func startDev(t *testing.T, args ...string) (endpoints []string, stop func() int) {
 	t.Helper()
 	var stdout, stderr syncBuffer
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("dev wrote:\n%s", stderr.String())
+		}
+	})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	a := &app{stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr}
 	done := make(chan int, 1)

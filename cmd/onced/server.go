@@ -62,7 +62,7 @@ entry, a diverged state), 71 the disk does not answer, 78 refused to start.`,
 	return cmd
 }
 
-func newLogger(w io.Writer, level slog.Level, asJSON bool) *slog.Logger {
+func newLogger(w io.Writer, level slog.Leveler, asJSON bool) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	if asJSON {
 		return slog.New(slog.NewJSONHandler(w, options))
