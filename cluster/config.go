@@ -50,7 +50,8 @@ type Config struct {
 	Now  func() time.Time // wall and monotonic clock; nil: time.Now
 	Rand io.Reader        // nil: crypto/rand
 
-	wrapLogs func(raft.LogStore) raft.LogStore // tests put a slow or failing store here
+	wrapLogs      func(raft.LogStore) raft.LogStore // tests put a slow or failing store here
+	snapshotEvery time.Duration                     // tests take snapshots sooner; 0: 15 s
 }
 
 // Exit codes of a node that stops itself.

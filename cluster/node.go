@@ -231,6 +231,9 @@ func (n *Node) raftConfig() *raft.Config {
 	c.LeaderLeaseTimeout = m * 150 * time.Millisecond
 	c.CommitTimeout = 25 * time.Millisecond
 	c.SnapshotInterval = 15 * time.Second
+	if n.cfg.snapshotEvery > 0 {
+		c.SnapshotInterval = n.cfg.snapshotEvery
+	}
 	c.SnapshotThreshold = n.cfg.SnapshotThreshold
 	c.TrailingLogs = 2 * n.cfg.SnapshotThreshold
 	c.ShutdownOnRemove = false // it would leave the process answering (R30)
