@@ -39,7 +39,7 @@ func TestReplayBatchesCountOnce(t *testing.T) {
 		}
 	}
 	check(3, t0+7)
-	g.must(replays("n2", 1, count(1, t0+5)))// another node counts for itself
+	g.must(replays("n2", 1, count(1, t0+5))) // another node counts for itself
 
 	check(4, t0+7)
 	if g.m.ReplaySequence("n1") != 5 || g.m.ReplaySequence("n2") != 1 || g.m.ReplaySequence("n3") != 0 {
