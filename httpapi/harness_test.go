@@ -23,7 +23,6 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/onced/onced/fsm"
-	"github.com/onced/onced/fsm/fsmpb"
 	"github.com/onced/onced/idem"
 )
 
@@ -42,6 +41,7 @@ type fakeNode struct {
 	waits   []time.Duration
 	ctxErrs []error       // of the contexts as Decide was left
 	hold    chan struct{} // Decide waits for it, or for its context
+	noWait  bool          // duplicates are not parked
 	mutate  func(*fsm.Decision)
 }
 
@@ -68,6 +68,9 @@ func (n *fakeNode) Decide(ctx context.Context, cmds []*fsm.Command, wait time.Du
 	n.mu.Lock()
 	n.waits = append(n.waits, wait)
 	hold := n.hold
+	if n.noWait {
+		wait = 0
+	}
 	n.mu.Unlock()
 	if hold != nil {
 		select {
@@ -272,6 +275,9 @@ func (e *edge) do(method, path, body string, headers ...string) *got {
 		e.t.Fatal(err)
 	}
 	g := &got{t: e.t, status: res.StatusCode, header: res.Header, raw: string(raw)}
+	if strings.Contains(g.raw, `"response":1e400`) {
+		return g // well-formed, and more than a Go float64 holds
+	}
 	if strings.Contains(res.Header.Get("Content-Type"), "json") && len(raw) > 0 {
 		if err := json.Unmarshal(raw, &g.json); err != nil {
 			e.t.Fatalf("%s %s: body is not JSON: %v\n%s", method, path, err, raw)
@@ -451,4 +457,20 @@ const (
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-var _ = fsmpb.Op_OP_TICK
+// replayNode answers settled keys from memory, as a node of the cluster does.
+type replayNode struct{ *fakeNode }
+
+func (n *replayNode) Decide(ctx context.Context, cmds []*fsm.Command, wait time.Duration) (*fsm.Decision, error) {
+	if len(cmds) == 1 {
+		n.mu.Lock()
+		res, ok := n.machine.Replay(cmds[0], n.clock)
+		index := n.machine.Index()
+		n.mu.Unlock()
+		if ok {
+			return &fsm.Decision{Index: index, Time: n.clock, Results: []fsm.Result{res}, Local: true}, nil
+		}
+	}
+	return n.fakeNode.Decide(ctx, cmds, wait)
+}
+
+func itoa(n uint64) string { return strconv.FormatUint(n, 10) }
