@@ -7,7 +7,7 @@ import (
 	"hash/crc32"
 
 	"github.com/hashicorp/raft"
-	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/onced/onced/fsm"
 )
@@ -68,7 +68,7 @@ func (s *logStore) GetLog(index uint64, log *raft.Log) error {
 // read is GetLog that tells nobody.
 func (s *logStore) read(index uint64, log *raft.Log) error {
 	var l raft.Log
-	if err := s.inner.GetLog(index, &l); errors.Is(err, raft.ErrLogNotFound) || errors.Is(err, bbolt.ErrDatabaseNotOpen) {
+	if err := s.inner.GetLog(index, &l); errors.Is(err, raft.ErrLogNotFound) || errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
 		return err
 	} else if err != nil {
 		return fmt.Errorf("%w: %w", errDamaged, err)

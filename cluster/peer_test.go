@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -457,7 +456,7 @@ func FuzzPeerConn(f *testing.F) {
 		select {
 		case <-ended:
 		case <-time.After(20 * time.Second):
-			t.Error(fmt.Sprintf("%q keeps a goroutine", b))
+			t.Errorf("%q keeps a goroutine", b)
 		}
 		<-read
 		n.close()

@@ -7,7 +7,7 @@ import (
 	"hash/crc32"
 
 	"github.com/hashicorp/raft"
-	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // stableKeys are the settings that raft v1.7.3 keeps.
@@ -53,7 +53,7 @@ func (s *stableStore) read(key []byte) ([]byte, error) {
 		if err.Error() == errNotFound.Error() {
 			return nil, errNotFound
 		}
-		if errors.Is(err, bbolt.ErrDatabaseNotOpen) {
+		if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
 			return nil, err
 		}
 		return nil, fmt.Errorf("%w: %w", errDamaged, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 const (
@@ -86,7 +87,7 @@ func (s *storage) open(logger hclog.Logger, onDamage func(error)) error {
 		return err
 	})
 	switch {
-	case errors.Is(err, bbolt.ErrTimeout):
+	case errors.Is(err, bolterrors.ErrTimeout):
 		return refusef("%s is in use by another process", path)
 	case errors.Is(err, fs.ErrPermission), noSpace(err):
 		return refusef("%s cannot be opened: %w", path, err)

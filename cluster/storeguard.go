@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // storeGuard runs every access to raft.db: it turns a panic of bbolt on damaged
@@ -36,7 +36,7 @@ func (g storeGuard) run(what string, f func() error) error {
 func (g storeGuard) write(what string, f func() error) error {
 	defer g.watch(what)()
 	err := g.run(what, f)
-	if err == nil || errors.Is(err, errDamaged) || errors.Is(err, bbolt.ErrDatabaseNotOpen) || noSpace(err) {
+	if err == nil || errors.Is(err, errDamaged) || errors.Is(err, bolterrors.ErrDatabaseNotOpen) || noSpace(err) {
 		return err
 	}
 	err = fmt.Errorf("%s: the disk failed: %w", what, err)

@@ -262,7 +262,7 @@ func foreignTerm(t *testing.T) uint64 {
 	term := r.CurrentTerm()
 	heartbeat := &raft.AppendEntriesRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: 3, ID: []byte("n2"), Addr: []byte(nodes[1].addr())},
-		Term:      term + 1, Leader: []byte(nodes[1].addr()),
+		Term:      term + 1,
 	}
 	var resp raft.AppendEntriesResponse
 	if err := nodes[1].net.raftTransport().AppendEntries("n1", raft.ServerAddress(nodes[0].addr()), heartbeat, &resp); err != nil {
