@@ -24,8 +24,10 @@ var arrows = map[string][]string{
 	"fsm":     {"idem"},
 	"cluster": {"idem", "fsm"},
 	"httpapi": {"idem", "fsm"},
+	"client":  {"idem"},
 	"cmd":     {"idem", "fsm", "cluster", "httpapi"},
 	"scripts": {"idem"},
+	"e2e":     {"idem", "fsm", "cluster", "httpapi"},
 }
 
 // barred is what a folder must not reach, even through others.
@@ -34,6 +36,10 @@ var barred = map[string][]string{
 	"fsm":     {"github.com/hashicorp/", "go.etcd.io/", "net", "net/http", "github.com/gorilla/"},
 	"cluster": {"github.com/gorilla/", module + "/httpapi"},
 	"httpapi": {"github.com/hashicorp/", "go.etcd.io/", module + "/cluster"},
+	"client": {
+		"github.com/hashicorp/", "go.etcd.io/", "github.com/gorilla/", "github.com/prometheus/", "google.golang.org/",
+		module + "/cluster", module + "/httpapi", module + "/fsm",
+	},
 }
 
 func golist(t *testing.T, args ...string) []string {

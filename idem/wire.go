@@ -40,6 +40,7 @@ type SettleRequest struct {
 	IdempotencyKey  *string        `json:"idempotencyKey,omitempty"`
 	Token           *string        `json:"token,omitempty"`
 	Response        jsontext.Value `json:"response,omitzero"`
+	ResponseOmitted bool           `json:"responseOmitted,omitzero"` // commit, fail: there was a response, too large to send
 	ErrorCode       string         `json:"errorCode,omitempty"`
 	ExpectedVersion *uint64        `json:"expectedVersion,omitzero"`
 	Lease           string         `json:"lease,omitempty"`
@@ -148,6 +149,24 @@ type Namespace struct {
 	CreatedAt string `json:"createdAt"`
 	UpdatedAt string `json:"updatedAt"`
 	Policy    Policy `json:"policy"`
+}
+
+// BatchRequest is the body of POST .../batch: bodies of the single calls, each
+// with its op.
+type BatchRequest struct {
+	Operations []jsontext.Value `json:"operations"`
+}
+
+// BatchAnswer answers a batch, in the order of its operations.
+type BatchAnswer struct {
+	Results []BatchResult `json:"results"`
+}
+
+// BatchResult is one operation's answer as if it had been sent alone: an
+// Answer with a 2xx status, a Problem with any other.
+type BatchResult struct {
+	Status int            `json:"status"`
+	Body   jsontext.Value `json:"body"`
 }
 
 // ClusterStatus answers GET /v1/cluster.
