@@ -33,6 +33,7 @@ type apiClient struct {
 	endpointList string
 	timeout      time.Duration
 	out          output
+	ifMatch      string // the If-Match header of every call; "": none
 }
 
 func (c *apiClient) addFlags(cmd *cobra.Command) {
@@ -41,7 +42,8 @@ func (c *apiClient) addFlags(cmd *cobra.Command) {
 	c.out.addFlag(cmd)
 }
 
-// endpoints gives the base URLs to ask, in order.
+// endpoints gives the base URLs to ask, in order, once it is known that there is
+// time to ask them.
 func (c *apiClient) endpoints(a *app) ([]string, error) {
 	from, list := "--endpoints", c.endpointList
 	if list == "" {
@@ -49,6 +51,9 @@ func (c *apiClient) endpoints(a *app) ([]string, error) {
 	}
 	if list == "" {
 		list = defaultEndpoint
+	}
+	if c.timeout <= 0 {
+		return nil, usagef("--timeout %s: use a duration above zero", c.timeout)
 	}
 	var endpoints []string
 	for _, e := range strings.Split(list, ",") {
@@ -100,17 +105,11 @@ func (e *problemError) Error() string { return e.problem.Detail }
 // answers 503 is followed by the next. The error is a *problemError,
 // *unreachableError, *exitError or ctx's.
 func (c *apiClient) do(ctx context.Context, a *app, method, path string, body []byte, wait time.Duration) (*reply, error) {
-	if c.timeout <= 0 {
-		return nil, usagef("--timeout %s: use a duration above zero", c.timeout)
-	}
 	endpoints, err := c.endpoints(a)
 	if err != nil {
 		return nil, err
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.DisableKeepAlives = true
-	// The node answers within timeout + wait; the second more is for the way.
-	client := &http.Client{Transport: transport, Timeout: c.timeout + wait + time.Second}
+	client := c.httpClient(wait)
 	var problem *problemError
 	unreachable := &unreachableError{}
 	for _, endpoint := range endpoints {
@@ -143,6 +142,14 @@ func (c *apiClient) do(ctx context.Context, a *app, method, path string, body []
 	return nil, problem
 }
 
+// httpClient gives what one round is made with.
+func (c *apiClient) httpClient(wait time.Duration) *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DisableKeepAlives = true
+	// The node answers within timeout + wait; the second more is for the way.
+	return &http.Client{Transport: transport, Timeout: c.timeout + wait + time.Second}
+}
+
 func (c *apiClient) once(ctx context.Context, client *http.Client, method, url string, body []byte) (*reply, error) {
 	var r io.Reader
 	if body != nil {
@@ -154,6 +161,9 @@ func (c *apiClient) once(ctx context.Context, client *http.Client, method, url s
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.ifMatch != "" {
+		req.Header.Set("If-Match", c.ifMatch)
 	}
 	req.Header.Set("Onced-Timeout", c.timeout.String())
 	req.Header.Set("User-Agent", "onced/"+buildVersion())

@@ -198,3 +198,11 @@ func TestReserveForPeople(t *testing.T) {
 		t.Errorf("no command to go on with:\n%s", got.stdout)
 	}
 }
+
+// recordIfMatch keeps the method and If-Match of each call.
+func recordIfMatch(h http.Handler, into *[]string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		*into = append(*into, r.Method+" "+r.Header.Get("If-Match"))
+		h.ServeHTTP(w, r)
+	})
+}

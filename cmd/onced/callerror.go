@@ -63,8 +63,13 @@ func (a *app) repeatHint(c called, unknown bool) string {
 		return "it may have been decided: ask again with the same --attempt-id " + c.attemptID
 	case c.verb == "reserve":
 		return "ask again, best with the same --attempt-id " + c.attemptID
-	case c.verb == "commit" || c.verb == "release":
+	case c.verb == "ns set":
+		return "look what it is now, and set again if need be: onced ns get " + c.namespace
+	case c.verb == "commit" || c.verb == "fail" || c.verb == "release" || c.verb == "extend" || c.verb == "resolve":
 		return "repeat the same command: with the same --token it changes nothing twice"
+	}
+	if c.verb == "cancel" || c.verb == "sweep" {
+		return "repeat the same command: it changes nothing twice"
 	}
 	return ""
 }
@@ -84,18 +89,39 @@ func (a *app) problemHint(p *problemError, c called) string {
 		}
 		return look
 	case idem.CodeUncertain:
-		return "its holder, or a person who knows, must settle it; " + look
+		if c.verb == "cancel" || c.verb == "reserve" {
+			return "its holder may have run: find out, then say so: " + c.command("resolve "+c.key+" --token TOKEN --verdict committed|failed|not_applied --reason WHY --actor YOU") + "\n  " + look
+		}
+		return look
+	case idem.CodeNamespaceRetired:
+		return "its name is never given out again: take another; list them with: onced ns ls"
+	case idem.CodeNamespaceNotEmpty:
+		return "let its records expire, or drop them with their outcomes: onced ns rm " + c.namespace + " --force"
 	case idem.CodeAttemptSpent:
 		return "this attempt gave the key back: leave --attempt-id out to make a new one"
-	case idem.CodeStaleToken, idem.CodeAlreadySettled, idem.CodeStaleVersion, idem.CodeDuplicate, idem.CodeCancelled, idem.CodeKeyExpired:
+	case idem.CodeStaleVersion:
+		if c.verb == "ns set" {
+			return "somebody changed it meanwhile: look at it, and set again: onced ns get " + c.namespace
+		}
+		return look
+	case idem.CodeStaleToken, idem.CodeAlreadySettled, idem.CodeDuplicate, idem.CodeCancelled, idem.CodeKeyExpired:
 		return look
 	case idem.CodeNotFound:
+		if c.verb == "resolve" || c.verb == "get" {
+			return "list what is there: " + c.command("key ls")
+		}
 		return "claim it first: " + c.command("reserve "+c.key)
 	case idem.CodeNamespaceNotFound:
-		return fmt.Sprintf("namespaces are made first: curl -X PUT %s/v1/namespaces/%s -H 'Content-Type: application/json' -d '{}'", defaultEndpoint, c.namespace)
+		return "check the name: onced ns ls; namespaces are made first: onced ns set " + c.namespace
 	}
 	if p.status == http.StatusTooManyRequests {
-		return "the namespace is full: settle and let expire, or raise its quota"
+		return "the namespace is full: onced sweep, or raise its quota: onced ns set " + c.namespace + " --max-records N"
+	}
+	if p.problem.Code == idem.CodeInvalidRequest || p.status == http.StatusInternalServerError {
+		return ""
+	}
+	if _, known := findExplanation(string(p.problem.Code)); known {
+		return "see: onced explain " + string(p.problem.Code)
 	}
 	return ""
 }

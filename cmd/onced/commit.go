@@ -21,8 +21,8 @@ this outcome. Repeating the same commit changes nothing.`,
   run-it | onced commit order-0001 --token 1700000000000001 --response -`,
 		Args: oneKey,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if token == "" {
-				return usagef("which --token? It is in the answer to: onced reserve %s", args[0])
+			if err := needToken(token, args[0]); err != nil {
+				return err
 			}
 			body := idem.SettleRequest{Key: &args[0], Token: &token}
 			if cmd.Flags().Changed("response") {

@@ -142,3 +142,14 @@ func exitFor(code idem.Code, status int) int {
 	}
 	return exitInternal
 }
+
+// exitOf gives the exit code of an error of apiClient.do.
+func exitOf(err error) int {
+	if p, ok := errors.AsType[*problemError](err); ok {
+		return exitFor(p.problem.Code, p.status)
+	}
+	if _, ok := errors.AsType[*unreachableError](err); ok {
+		return exitUnavailable
+	}
+	return exitInternal
+}

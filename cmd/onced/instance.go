@@ -18,10 +18,11 @@ import (
 	"github.com/onced/onced/idem"
 )
 
-// How long a stop may take: calls under way get drainTime to end by
+// How long a stop may take: the node says for the drain delay that it is going
+// (drain.go), then calls under way get drainTime to end by
 // themselves, then cutTime to be answered 503; handing over leadership gets
-// handOverTime. Together they stay well under the 10 s that process managers
-// commonly wait.
+// handOverTime. With the usual delay they stay well under the 10 s that process
+// managers commonly wait.
 const (
 	drainTime    = 3 * time.Second
 	cutTime      = time.Second
@@ -31,6 +32,7 @@ const (
 // instance is one node in this process: the node, and its HTTP server.
 type instance struct {
 	node     *cluster.Node
+	drain    *drain
 	server   *http.Server
 	serveErr chan error
 	cut      context.CancelFunc // ends the calls under way
@@ -62,8 +64,9 @@ func openInstance(ctx context.Context, c instanceConfig) (*instance, error) {
 	if err != nil {
 		return nil, errors.Join(err, closeNode(node, 0))
 	}
+	going := &drain{Node: node}
 	api := httpapi.New(httpapi.Options{
-		Node:           node,
+		Node:           going,
 		Logger:         c.logger,
 		Registry:       registry,
 		RequestTimeout: c.requestTimeout,
@@ -71,7 +74,8 @@ func openInstance(ctx context.Context, c instanceConfig) (*instance, error) {
 		Version:        buildVersion(),
 		Now:            time.Now,
 	})
-	i := &instance{node: node, server: httpapi.NewHTTPServer(api), serveErr: make(chan error, 1)}
+	i := &instance{node: node, drain: going, server: httpapi.NewHTTPServer(api), serveErr: make(chan error, 1)}
+	i.server.Handler = going.handler(i.server.Handler)
 	i.server.ErrorLog = slog.NewLogLogger(c.logger.Handler(), slog.LevelWarn)
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	i.cut = cut
@@ -93,6 +97,22 @@ func (i *instance) notReady() string {
 		}
 	}
 	return ""
+}
+
+// leave tells that the node is going and serves on for delay; a node that was
+// not ready has nobody to tell. It returns early when the API fails.
+func (i *instance) leave(delay time.Duration) {
+	ready := i.notReady() == ""
+	i.drain.begin()
+	if !ready || delay <= 0 {
+		return
+	}
+	t := time.NewTimer(delay)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-i.serveErr:
+	}
 }
 
 // close stops accepting, lets the calls under way end, hands over leadership

@@ -12,11 +12,11 @@ func (a *app) keyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "key",
 		Short:   "Look at keys",
-		Example: "  onced key get order-0001",
+		Example: "  onced key get order-0001\n  onced key ls --status uncertain",
 		Args:    cobra.ArbitraryArgs,
 		RunE:    groupRun,
 	}
-	cmd.AddCommand(a.keyGetCommand())
+	cmd.AddCommand(a.keyGetCommand(), a.keyLsCommand())
 	return cmd
 }
 
@@ -37,8 +37,7 @@ func (a *app) keyGetCommand() *cobra.Command {
 				return a.callError(err, called{verb: "get", namespace: namespace, key: args[0]}, client.out)
 			}
 			if client.out.json {
-				_, err := fmt.Fprintf(a.stdout, "%s\n", trimNewline(r.body))
-				return err
+				return a.printReply(r)
 			}
 			var record idem.Record
 			if err := unmarshalReply(r, &record); err != nil {

@@ -36,8 +36,7 @@ func (a *app) nodeLsCommand() *cobra.Command {
 				return a.callError(err, called{verb: "ls"}, client.out)
 			}
 			if client.out.json {
-				_, err := fmt.Fprintf(a.stdout, "%s\n", trimNewline(r.body))
-				return err
+				return a.printReply(r)
 			}
 			var status idem.ClusterStatus
 			if err := unmarshalReply(r, &status); err != nil {

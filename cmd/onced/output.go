@@ -51,6 +51,12 @@ func (a *app) printJSON(v any) error {
 	return err
 }
 
+// printReply writes a node's answer as it came.
+func (a *app) printReply(r *reply) error {
+	_, err := fmt.Fprintf(a.stdout, "%s\n", trimNewline(r.body))
+	return err
+}
+
 // table writes lines of tab-separated cells in columns.
 func table(w io.Writer, lines ...string) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -21,8 +21,8 @@ the key becomes uncertain, and nobody runs it a second time.`,
   onced release order-0001 --token 1700000000000001 --reason 'the exchange was closed'`,
 		Args: oneKey,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if token == "" {
-				return usagef("which --token? It is in the answer to: onced reserve %s", args[0])
+			if err := needToken(token, args[0]); err != nil {
+				return err
 			}
 			body := idem.SettleRequest{Key: &args[0], Token: &token, Reason: reason}
 			return a.settle(cmd, &client, called{verb: "release", namespace: namespace, key: args[0]}, body, 0)

@@ -113,8 +113,7 @@ func (a *app) settle(cmd *cobra.Command, client *apiClient, c called, body any, 
 // printAnswer prints the answer to a call of the data plane.
 func (a *app) printAnswer(r *reply, c called, out output) error {
 	if out.json {
-		_, err := fmt.Fprintf(a.stdout, "%s\n", trimNewline(r.body))
-		return err
+		return a.printReply(r)
 	}
 	var answer idem.Answer
 	if err := unmarshalReply(r, &answer); err != nil {
@@ -140,6 +139,9 @@ func (a *app) printAnswer(r *reply, c called, out output) error {
 			c.command(fmt.Sprintf("commit %s --token %s --response '{\"ok\":true}'", key, answer.Token)),
 			c.command(fmt.Sprintf("release %s --token %s", key, answer.Token)))
 		return nil
+	}
+	if answer.LeaseRemaining != "" {
+		lines = append(lines, "lease\t"+answer.LeaseRemaining)
 	}
 	if answer.Record != nil {
 		lines = append(lines, recordLines(answer.Record)...)

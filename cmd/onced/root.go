@@ -29,18 +29,25 @@ Start with a whole cluster in one process, and try it from another terminal:
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Run a cluster:"},
 		&cobra.Group{ID: "use", Title: "Use it, through any node:"},
+		&cobra.Group{ID: "tend", Title: "Look after it, through any node:"},
 	)
 	for _, cmd := range []*cobra.Command{a.devCommand(), a.serverCommand()} {
 		cmd.GroupID = "run"
 		root.AddCommand(cmd)
 	}
 	for _, cmd := range []*cobra.Command{
-		a.reserveCommand(), a.commitCommand(), a.releaseCommand(), a.keyCommand(), a.nodeCommand(),
+		a.reserveCommand(), a.commitCommand(), a.failCommand(), a.releaseCommand(), a.extendCommand(), a.keyCommand(),
 	} {
 		cmd.GroupID = "use"
 		root.AddCommand(cmd)
 	}
-	root.AddCommand(a.versionCommand())
+	for _, cmd := range []*cobra.Command{
+		a.cancelCommand(), a.resolveCommand(), a.nsCommand(), a.auditCommand(), a.sweepCommand(), a.nodeCommand(), a.checkCommand(),
+	} {
+		cmd.GroupID = "tend"
+		root.AddCommand(cmd)
+	}
+	root.AddCommand(a.explainCommand(), a.configCommand(), a.versionCommand())
 	return root
 }
 

@@ -27,8 +27,10 @@ Each flag can also be an environment variable (--node-id: ONCED_NODE_ID) or a
 key of the TOML file that --config names (node-id = "n1"). The flag wins over
 the environment, the environment over the file.
 
-SIGTERM or SIGINT hands over leadership, lets the calls under way end, and
-exits 0; a second one exits at once. Exit codes: 70 halted (damage, an unknown
+SIGTERM or SIGINT: /readyz answers 503 while the node serves on for
+--drain-delay, so that load balancers go elsewhere; then the calls under way
+end, leadership is handed over, and it exits 0. Nobody is refused. A second
+signal exits at once. Exit codes: 70 halted (damage, an unknown
 entry, a diverged state), 71 the disk does not answer, 78 refused to start.`,
 		Example: `  onced server --data-dir ./data
 
@@ -58,7 +60,7 @@ entry, a diverged state), 71 the disk does not answer, 78 refused to start.`,
 		},
 	}
 	addSettingFlags(cmd, serverSettings)
-	cmd.Flags().StringVar(&configFile, "config", "", "TOML file with these settings; also ONCED_CONFIG")
+	addConfigFlag(cmd, &configFile)
 	return cmd
 }
 
@@ -132,6 +134,14 @@ func (a *app) serve(ctx context.Context, c serverConfig, logger *slog.Logger) er
 	case <-ctx.Done():
 	}
 	stopWatching()
+	logger.Info("stopping: not ready from now on, serving for the drain delay", "delay", c.drainDelay)
+	left := make(chan struct{})
+	go func() { defer close(left); i.leave(c.drainDelay) }()
+	select {
+	case <-left:
+	case e := <-halted:
+		return haltExit(c.nodeID, e)
+	}
 	logger.Info("stopping: no new calls, handing over")
 	if err := i.close(handOverTime); err != nil {
 		return &exitError{exitInternal, fmt.Sprintf("%s: stopped, but not cleanly: %v", c.nodeID, err), ""}

@@ -24,6 +24,7 @@ type serverConfig struct {
 	multiplier        int
 	snapshotThreshold uint64
 	requestTimeout    time.Duration
+	drainDelay        time.Duration
 	logLevel          slog.Level
 	logJSON           bool
 }
@@ -52,6 +53,9 @@ func parseServerConfig(values map[string]string) (serverConfig, error) {
 	}
 	if c.requestTimeout, err = time.ParseDuration(values["request-timeout"]); err != nil || c.requestTimeout <= 0 {
 		return c, refusef("--request-timeout %s: use a duration above zero, as in 5s or 500ms", quote(values["request-timeout"]))
+	}
+	if c.drainDelay, err = time.ParseDuration(values["drain-delay"]); err != nil || c.drainDelay < 0 || c.drainDelay > time.Minute {
+		return c, refusef("--drain-delay %s: use a duration from 0s to 1m", quote(values["drain-delay"]))
 	}
 	switch level := values["log-level"]; level {
 	case "debug", "info", "warn", "error":

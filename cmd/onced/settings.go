@@ -36,6 +36,7 @@ var serverSettings = []setting{
 	{name: "raft-multiplier", value: "2", usage: "1 to 10: times the base timeouts of 200 ms; higher for slow networks"},
 	{name: "snapshot-threshold", value: "32768", usage: "log entries between snapshots"},
 	{name: "request-timeout", value: "5s", usage: "a call is decided within this, or answers 503"},
+	{name: "drain-delay", value: "1s", usage: "at a stop, serve on for this long while /readyz answers 503; longer than load balancers take to notice"},
 	{name: "log-level", value: "info", usage: "debug, info, warn or error"},
 	{name: "log-format", value: "text", usage: "text or json"},
 	{name: "insecure", value: "false", isBool: true, usage: "serve on more than loopback without authentication: only on a network whose every host is trusted"},
