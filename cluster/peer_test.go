@@ -1,18 +1,13 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/onced/onced/cluster/peerpb"
 	"github.com/onced/onced/fsm"
@@ -141,8 +136,10 @@ func TestB35_CutAfterTheRequest(t *testing.T) {
 	t.Parallel()
 	nodes := newTestNodes(t, 2, true)
 	inside := make(chan struct{}, 2)
+	var asked atomic.Int32
 	nodes[1].net.serve(func(ctx context.Context, _ string, req *peerpb.Request) *peerpb.Response {
 		if req.GetFence().GetBudgetUs() < 10 {
+			asked.Add(1)
 			inside <- struct{}{}
 			<-ctx.Done() // ends with the connection
 		}
@@ -169,6 +166,9 @@ func TestB35_CutAfterTheRequest(t *testing.T) {
 	}
 	if resp, err := nodes[0].net.call(within(t), nodes[1].addr(), ask(10)); err != nil || resp.GetDecision().GetTimeUs() != 10 {
 		t.Error(resp, err)
+	}
+	if n := asked.Load(); n != 2 {
+		t.Errorf("two calls became %d", n)
 	}
 }
 
@@ -222,6 +222,11 @@ func TestPeerSilentConnectionIsRetired(t *testing.T) {
 	if kept != nil {
 		t.Error("it is still used")
 	}
+	eventually(t, "the connection, which nobody uses, is closed", func() bool {
+		nodes[0].net.connsMu.Lock()
+		defer nodes[0].net.connsMu.Unlock()
+		return len(nodes[0].net.conns) == 0
+	})
 	if resp, err := nodes[0].net.call(within(t), nodes[1].addr(), ask(2)); err != nil {
 		t.Error(resp, err)
 	}
@@ -283,182 +288,4 @@ func TestHello(t *testing.T) {
 	if err != nil || r.NodeId != "n2" || r.KnownInstance != "instance-n1" || r.WallUs == 0 || r.Refused != "" {
 		t.Fatal(r, err)
 	}
-}
-
-func TestConnectionLimit(t *testing.T) {
-	t.Parallel()
-	nodes := newTestNodes(t, 2, true)
-	n2 := nodes[1].net
-	n2.connsMu.Lock()
-	n2.limit = 2
-	n2.connsMu.Unlock()
-	dial := func() net.Conn {
-		c, err := net.Dial("tcp", nodes[1].addr())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Close() })
-		return c
-	}
-	open := func() int {
-		n2.connsMu.Lock()
-		defer n2.connsMu.Unlock()
-		return n2.accepted
-	}
-	first := dial()
-	dial()
-	eventually(t, "two connections", func() bool { return open() == 2 })
-	third := dial()
-	_ = third.SetReadDeadline(time.Now().Add(20 * time.Second))
-	if _, err := third.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the third is kept: %v", err)
-	}
-	_ = first.Close()
-	eventually(t, "room again", func() bool { return open() == 1 })
-	if _, err := nodes[0].net.hello(within(t), nodes[1].addr()); err != nil {
-		t.Error(err)
-	}
-}
-
-func helloBytes(t testing.TB, kind byte, change func(*peerpb.Hello)) []byte {
-	h := &peerpb.Hello{NodeId: "n1", Instance: "instance-n1", Initialised: true}
-	if change != nil {
-		change(h)
-	}
-	b, err := appendFrame([]byte{kind}, h, maxHello)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-// Garbage on the port neither panics nor leaves anything behind.
-func TestGarbageOnThePort(t *testing.T) { // not parallel: it counts goroutines
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	nodes := newTestNodes(t, 2, true)
-	nodes[1].net.serve(echo)
-	good := helloBytes(t, connPeer, nil)
-	for i, b := range [][]byte{
-		{},
-		{0},
-		{connPeer},
-		{connRaft},
-		[]byte("GET / HTTP/1.1\r\n\r\n"),
-		{22, 3, 1, 2, 0, 1, 0},
-		{connPeer, 0xff, 0xff, 0xff, 0xff},
-		{connPeer, 0, 0, 0, 3, 0xff, 0xff, 0xff},
-		{connRaft, 0, 0, 0, 0},
-		good, append(good, 0xff, 0xff, 0xff, 0xff), append(good, 0, 0, 0, 2, 0xff, 0xff), append(good, 0, 0, 1, 0, 1, 2),
-		helloBytes(t, connPeer, func(h *peerpb.Hello) { h.Instance = "x" }),
-		append(helloBytes(t, connRaft, nil), "garbage to raft"...),
-	} {
-		c, err := net.Dial("tcp", nodes[1].addr())
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _ = c.Write(b)
-		_ = c.(*net.TCPConn).CloseWrite()
-		_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
-		if _, err := io.Copy(io.Discard, c); errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("case %d: the connection is kept", i)
-		}
-		_ = c.Close()
-	}
-	eventually(t, "no connection left", func() bool {
-		nodes[1].net.connsMu.Lock()
-		defer nodes[1].net.connsMu.Unlock()
-		return len(nodes[1].net.conns) == 0
-	})
-	if _, err := nodes[0].net.call(within(t), nodes[1].addr(), ask(1)); err != nil {
-		t.Error(err)
-	}
-	for _, n := range nodes {
-		n.net.close()
-		n.net.close() // twice is no harm
-	}
-}
-
-// Close ends calls, requests and silent connections, and all goroutines.
-func TestNetworkClose(t *testing.T) { // not parallel: it counts goroutines
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	nodes := newTestNodes(t, 2, true)
-	inside := make(chan struct{})
-	nodes[1].net.serve(func(ctx context.Context, _ string, _ *peerpb.Request) *peerpb.Response {
-		close(inside)
-		<-ctx.Done()
-		return nil
-	})
-	silent, err := net.Dial("tcp", nodes[1].addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer silent.Close()
-	done := make(chan error)
-	go func() {
-		_, err := nodes[0].net.call(context.Background(), nodes[1].addr(), ask(1))
-		done <- err
-	}()
-	<-inside
-	nodes[0].net.close()
-	if err := <-done; err == nil || errors.Is(err, errNotSent) {
-		t.Errorf("got %v", err)
-	}
-	nodes[1].net.close()
-}
-
-func FuzzPeerConn(f *testing.F) {
-	good := helloBytes(f, connPeer, nil)
-	request, err := appendFrame(good, proto.Message(&peerpb.Request{Id: 3, Body: ask(1).Body}), maxFrame)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(request)
-	f.Add(good[:len(good)-1])
-	f.Add(helloBytes(f, connRaft, nil))
-	f.Add([]byte("P\x00\x00\x00\x02\xff\xff"))
-	f.Add(append(bytes.Clone(good), 0xff, 0xff, 0xff, 0xff))
-	id := &identityStore{current: identity{
-		NodeID: "n2", Instance: "instance-n2", Initialised: true,
-		Members:   []Member{{"n1", "h1:1"}, {"n2", "h2:1"}},
-		Instances: map[string]string{"n1": "instance-n1", "n2": "instance-n2"},
-	}}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if len(b) > 1<<16 {
-			return
-		}
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg, err := (Config{NodeID: "n2", Listener: l, OnHalt: func(*HaltError) {}}).validated()
-		if err != nil {
-			t.Fatal(err)
-		}
-		n := openNetwork(cfg, id, cfg.Logger, newHclog(cfg.Logger))
-		n.serve(echo)
-		near, far := net.Pipe()
-		tracked, err := n.track(far, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ended := make(chan struct{})
-		n.start(func() {
-			defer close(ended)
-			n.open(tracked)
-		})
-		read := make(chan struct{})
-		go func() {
-			defer close(read)
-			_, _ = io.Copy(io.Discard, near)
-		}()
-		_, _ = near.Write(b)
-		_ = near.Close()
-		select {
-		case <-ended:
-		case <-time.After(20 * time.Second):
-			t.Errorf("%q keeps a goroutine", b)
-		}
-		<-read
-		n.close()
-	})
 }

@@ -158,8 +158,15 @@ func TestStorageIsLocked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s, _ := mustStorage(t, dir)
+	part := filepath.Join(dir, snapshotsDir, "2-9-1.tmp") // being written
+	if err := os.Mkdir(part, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	_, err := tryStorage(dir, &told{})
 	wantHalt(t, err, ExitRefused, "is in use by another process")
+	if _, err := os.Stat(part); err != nil {
+		t.Errorf("the second process was at the first one's data: %v", err)
+	}
 	closed(t, s)
 	mustStorage(t, dir)
 }
@@ -395,6 +402,45 @@ func TestB29_FlippedBits(t *testing.T) {
 	t.Logf("%d of %d flips refused, the others harmless", refused, 2*flipRounds)
 	if refused == 0 {
 		t.Error("nothing was noticed")
+	}
+}
+
+// bbolt would take the older of two meta pages and so forget a transaction.
+func TestB29_FlippedMeta(t *testing.T) {
+	t.Parallel()
+	b, want, snapshots := sample(t)
+	for _, page := range []int{0, 4096} {
+		for _, at := range []int{16, 20, 24, 33, 49, 57, 65, 73} {
+			b[page+at] ^= 4
+			if !openDamaged(t, snapshots, b, want, fmt.Sprint("meta byte ", page+at)) {
+				t.Errorf("flip at byte %d of page %d: opened", at, page/4096)
+			}
+			b[page+at] ^= 4
+		}
+	}
+}
+
+// A flipped bit in a term or a vote is no other term or vote.
+func TestB29_FlippedTerm(t *testing.T) {
+	t.Parallel()
+	mem, d := raft.NewInmemStore(), &told{}
+	s := &stableStore{inner: mem, guard: storeGuard{onDamage: d.add}}
+	key := []byte("CurrentTerm")
+	if err := s.SetUint64(key, 7); err != nil {
+		t.Fatal(err)
+	}
+	good, _ := mem.Get(key)
+	for i := range good {
+		bad := bytes.Clone(good)
+		bad[i] ^= 1
+		_ = mem.Set(key, bad)
+		if v, err := s.GetUint64(key); !errors.Is(err, errDamaged) || len(d.all()) != i+1 {
+			t.Fatalf("byte %d: %d, %v, told %v", i, v, err, d.all())
+		}
+	}
+	_ = mem.Set([]byte("LastVoteTerm"), good)
+	if v, err := s.GetUint64([]byte("LastVoteTerm")); !errors.Is(err, errDamaged) {
+		t.Fatalf("the value of another key: %d, %v", v, err)
 	}
 }
 

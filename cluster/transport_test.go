@@ -200,6 +200,16 @@ func TestRaftOverThePort(t *testing.T) {
 	}
 }
 
+// raft#612: with a pipeline, a follower whose disk stalled once is left behind.
+func TestNoPipeline(t *testing.T) {
+	t.Parallel()
+	nodes := newTestNodes(t, 2, true)
+	_, err := nodes[0].net.raftTransport().AppendEntriesPipeline("n2", raft.ServerAddress(nodes[1].addr()))
+	if !errors.Is(err, raft.ErrPipelineReplicationNotSupported) {
+		t.Fatal(err)
+	}
+}
+
 // answerAll plays the two other voters: it grants and accepts everything.
 func answerAll(tr raft.Transport, stop <-chan struct{}) {
 	for {
