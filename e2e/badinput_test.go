@@ -55,9 +55,9 @@ func (r *refusals) post(op, text string, status int, code, says string, headers 
 	}
 }
 
-// raw writes bytes to a port and gives the answer. A server that says no and
-// closes before it has read everything is as good.
-func (r *refusals) raw(i int, text string, more ...string) *answer {
+// raw writes bytes to a port and gives the answer. cut ends the writing side
+// early, which net/http takes for a hang-up.
+func (r *refusals) raw(i int, text string, cut bool) *answer {
 	r.t.Helper()
 	conn, err := net.Dial("tcp", address(r.n.port[i]))
 	if err != nil {
@@ -65,10 +65,9 @@ func (r *refusals) raw(i int, text string, more ...string) *answer {
 	}
 	defer conn.Close()
 	_, _ = io.WriteString(conn, text)
-	for _, m := range more {
-		_, _ = io.WriteString(conn, m)
+	if cut {
+		_ = conn.(*net.TCPConn).CloseWrite()
 	}
-	_ = conn.(*net.TCPConn).CloseWrite()
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		return &answer{err: err}
@@ -136,7 +135,7 @@ func (r *refusals) keys(t *testing.T) {
 		if b >= 0x20 && b != 0x7f && b != '"' {
 			for _, i := range r.which {
 				a := r.raw(i, head("POST", "/v1/namespaces/default/reserve", "Content-Type: application/json", "Content-Length: 2",
-					"Idempotency-Key: forbid-"+string([]byte{byte(b)})+"-0001")+"{}")
+					"Idempotency-Key: forbid-"+string([]byte{byte(b)})+"-0001")+"{}", false)
 				r.want(a, 400, invalid, "Idempotency-Key", fmt.Sprintf("byte %#02x in the header", b))
 			}
 		}
@@ -303,14 +302,14 @@ func (r *refusals) paths() {
 		records + "/never-seen-0001":                      "404 idempotency_not_found",
 	} {
 		for _, i := range r.which {
-			a := r.raw(i, head("GET", path))
+			a := r.raw(i, head("GET", path), false)
 			if got := fmt.Sprint(a.status, " ", a.Code); got != want {
 				r.t.Errorf("GET %s: %s, want %s", path, a, want)
 			}
 			if a.header.Get("Location") != "" || a.header.Get("Content-Type") != "application/problem+json" {
 				r.t.Errorf("GET %s: %v", path, a.header)
 			}
-			if a.status == 405 && a.header.Get("Allow") != "POST" {
+			if a.status == 405 && !strings.Contains(a.header.Get("Allow"), "POST") {
 				r.t.Errorf("GET %s: Allow %q", path, a.header.Get("Allow"))
 			}
 		}
@@ -320,7 +319,7 @@ func (r *refusals) paths() {
 		"/v1/namespaces/default/x/../reserve", "//v1/namespaces/default/reserve", "/v1/namespaces/default/reserve%2f",
 	} {
 		for _, i := range r.which {
-			a := r.raw(i, head("POST", path, "Content-Type: application/json", "Content-Length: 23")+`{"key":"path-key-0001"}`)
+			a := r.raw(i, head("POST", path, "Content-Type: application/json", "Content-Length: 23")+`{"key":"path-key-0001"}`, false)
 			r.want(a, 404, "route_not_found", "", "POST "+path)
 		}
 	}
@@ -350,7 +349,7 @@ func (r *refusals) bare() {
 			"an unknown method":           {head("SETTLE", target, json, "Content-Length: 23") + text, 405},
 			"a long path":                 {head("GET", "/v1/namespaces/default/records/"+strings.Repeat("k", 9000)), 400},
 		} {
-			a := r.raw(i, c.request)
+			a := r.raw(i, c.request, what == "a body cut short")
 			if a.status != c.status {
 				r.t.Errorf("%s, to n%d: %s, want %d", what, i+1, a, c.status)
 			}

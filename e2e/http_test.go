@@ -162,7 +162,13 @@ func (n *nodes) policy(ns, policy string) {
 // record reads a record; nil when there is none.
 func (n *nodes) record(i int, ns, key string) *idem.Record {
 	n.t.Helper()
-	a := n.get(i, "/v1/namespaces/"+ns+"/records/"+key)
+	return n.look(i, ns, key, "strong")
+}
+
+// look is record with a consistency of its own: local costs no log entry.
+func (n *nodes) look(i int, ns, key, consistency string) *idem.Record {
+	n.t.Helper()
+	a := n.get(i, "/v1/namespaces/"+ns+"/records/"+key+"?consistency="+consistency)
 	switch {
 	case a.status == 404 && a.Code == "idempotency_not_found":
 		return nil
