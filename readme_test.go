@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -105,6 +106,7 @@ func TestREADME(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", filepath.Join(t.TempDir(), "onced"), "./cmd/onced").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
+	defer endWithUs()()
 	blocks := fences(t, readme)
 	r := &reader{t: t, ids: newMasker(), docIDs: newMasker()}
 	t.Cleanup(r.close)
@@ -260,6 +262,30 @@ func (r *reader) rewrite() {
 	}
 }
 
+// groups are the process groups that this test started and has not seen end.
+var groups sync.Map // of int to nothing
+
+// endWithUs ends what runs when this process is told to end: groups of their
+// own do not hear of it.
+func endWithUs() (stop func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		if _, told := <-signals; !told {
+			return
+		}
+		groups.Range(func(group, _ any) bool {
+			_ = syscall.Kill(-group.(int), syscall.SIGKILL)
+			return true
+		})
+		os.Exit(130)
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(signals)
+	}
+}
+
 // terminal is a command that runs until Ctrl-C.
 type terminal struct {
 	cmd   *exec.Cmd
@@ -287,6 +313,7 @@ func newTerminal(t *testing.T, command string) *terminal {
 	if err != nil {
 		t.Fatal(err)
 	}
+	groups.Store(term.cmd.Process.Pid, nil)
 	go func() {
 		s := bufio.NewScanner(out)
 		for s.Scan() {
@@ -294,6 +321,7 @@ func newTerminal(t *testing.T, command string) *terminal {
 		}
 		close(term.lines)
 		term.err = term.cmd.Wait()
+		groups.Delete(term.cmd.Process.Pid)
 		close(term.ended)
 	}()
 	return term
@@ -384,6 +412,7 @@ func newShell(t *testing.T, base int) *shell {
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	groups.Store(s.cmd.Process.Pid, nil)
 	_ = w.Close()
 	t.Cleanup(func() { _ = r.Close() })
 	return s
@@ -441,6 +470,7 @@ func (s *shell) close() {
 	if out, err := stop.CombinedOutput(); err != nil {
 		s.t.Errorf("cluster.sh stop: %v\n%s", err, out)
 	}
+	groups.Delete(s.cmd.Process.Pid)
 }
 
 // environment is this process's without what would change what the commands do.
