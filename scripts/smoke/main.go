@@ -1,7 +1,7 @@
 // Command smoke is the shortest proof on real processes: three nodes by
 // scripts/cluster.sh, a call forwarded by a follower, the leader killed with -9
-// under load and started again, everything stopped and started, and then every
-// acknowledged commit asked of each node, and the nodes' state hashes compared.
+// under load and started again, a rolling restart that refuses nobody,
+// everything stopped and started, and then every acknowledged commit asked of each node, and the nodes' state hashes compared.
 package main
 
 import (
@@ -24,10 +24,11 @@ import (
 func main() {
 	writers := flag.Int("writers", 16, "writing clients")
 	kills := flag.Int("kills", 1, "times the leader is killed")
+	rounds := flag.Int("rolling", 1, "rounds of a rolling restart")
 	flag.Parse()
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	summary, err := smoke(ctx, *writers, *kills)
+	summary, err := smoke(ctx, *writers, *kills, *rounds)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "smoke: FAIL", err)
 		os.Exit(1)
@@ -55,7 +56,7 @@ func (c *cluster) run(args ...string) (string, error) {
 	return strings.TrimSpace(stdout.String()), nil
 }
 
-func smoke(ctx context.Context, writers, kills int) (summary string, err error) {
+func smoke(ctx context.Context, writers, kills, rounds int) (summary string, err error) {
 	root, err := projectRoot(ctx)
 	if err != nil {
 		return "", err
@@ -92,11 +93,11 @@ func smoke(ctx context.Context, writers, kills int) (summary string, err error) 
 		}
 		err = os.RemoveAll(dir)
 	}()
-	return c.story(ctx, writers, kills)
+	return c.story(ctx, writers, kills, rounds)
 }
 
 // story is the whole test on a cluster that is not running yet.
-func (c *cluster) story(ctx context.Context, writers, kills int) (string, error) {
+func (c *cluster) story(ctx context.Context, writers, kills, rounds int) (string, error) {
 	if _, err := c.run("start"); err != nil {
 		return "", err
 	}
@@ -120,6 +121,13 @@ func (c *cluster) story(ctx context.Context, writers, kills int) (string, error)
 	acked, longest, err := load.stop()
 	if err != nil {
 		return "", err
+	}
+	if rounds > 0 {
+		rolled, err := c.rolling(ctx, writers, rounds)
+		if err != nil {
+			return "", err
+		}
+		acked = append(acked, rolled...)
 	}
 	if err := c.sameHashes(ctx); err != nil {
 		return "", err
