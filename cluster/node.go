@@ -236,6 +236,9 @@ func (n *Node) raftConfig() *raft.Config {
 	}
 	c.SnapshotThreshold = n.cfg.SnapshotThreshold
 	c.TrailingLogs = 2 * n.cfg.SnapshotThreshold
+	if mutant == "shorttrail" {
+		c.TrailingLogs = 1
+	}
 	c.ShutdownOnRemove = false // it would leave the process answering (R30)
 	c.NoLegacyTelemetry = true
 	c.Logger = newHclog(n.log)

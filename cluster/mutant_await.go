@@ -1,0 +1,5 @@
+//go:build mutant_await
+
+package cluster
+
+const mutant = "await"

@@ -1,0 +1,5 @@
+//go:build mutant_fastpath
+
+package cluster
+
+const mutant = "fastpath"

@@ -1,0 +1,5 @@
+//go:build mutant_nocrc
+
+package cluster
+
+const mutant = "nocrc"

@@ -1,0 +1,5 @@
+//go:build mutant_nomarker
+
+package cluster
+
+const mutant = "nomarker"

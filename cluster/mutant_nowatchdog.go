@@ -1,0 +1,5 @@
+//go:build mutant_nowatchdog
+
+package cluster
+
+const mutant = "nowatchdog"

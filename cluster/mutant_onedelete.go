@@ -1,0 +1,5 @@
+//go:build mutant_onedelete
+
+package cluster
+
+const mutant = "onedelete"

@@ -1,0 +1,5 @@
+//go:build mutant_readfence
+
+package cluster
+
+const mutant = "readfence"

@@ -1,0 +1,5 @@
+//go:build mutant_shorttrail
+
+package cluster
+
+const mutant = "shorttrail"
