@@ -49,9 +49,11 @@ func TestB41_OneGrantAKey(t *testing.T) {
 	began := time.Now()
 	for client := range clients {
 		group.Go(func() {
-			for k := range keys {
+			ask := func(k int) map[string]any {
 				attempt := fmt.Sprintf("attempt-of-client-%02d-%04d", client, k)
-				a := c.until(t, client+k, "reserve", map[string]any{"key": key(k), "attemptId": attempt, "request": k}, &seen)
+				return map[string]any{"op": "reserve", "key": key(k), "attemptId": attempt, "request": k}
+			}
+			took := func(k int, m map[string]any, a *answer) {
 				answered.Add(1)
 				mu.Lock()
 				if a.status == 201 {
@@ -59,15 +61,31 @@ func TestB41_OneGrantAKey(t *testing.T) {
 						grants[key(k)] = map[grant]bool{}
 					}
 					grants[key(k)][grant{a.AttemptID, a.Token}] = true
-					if a.AttemptID != attempt {
-						t.Errorf("%s was granted as %s", attempt, a.AttemptID)
+					if a.AttemptID != m["attemptId"] {
+						t.Errorf("%s was granted as %s", m["attemptId"], a.AttemptID)
 					}
 				} else {
 					losses[fmt.Sprint(a.status, " ", a.says())]++
 				}
 				mu.Unlock()
 				if a.status == 201 && k%2 == 0 { // so that some losers are told the outcome
-					c.until(t, client, "commit", map[string]any{"key": key(k), "token": a.Token, "response": attempt}, &seen)
+					c.until(t, client, "commit", map[string]any{"key": key(k), "token": a.Token, "response": client}, &seen)
+				}
+			}
+			for k := 0; k < keys; {
+				if client%2 == 0 { // alone
+					m := ask(k)
+					took(k, m, c.until(t, client+k, "reserve", without(m, "op"), &seen))
+					k++
+					continue
+				}
+				var items []map[string]any // twenty in a batch
+				for len(items) < 20 && k < keys {
+					items = append(items, ask(k))
+					k++
+				}
+				for i, a := range c.untilAll(t, client+k, items, &seen) {
+					took(k-len(items)+i, items[i], a)
 				}
 			}
 		})

@@ -193,20 +193,34 @@ func (n *nodes) batch(i int, ns string, items []map[string]any) []*answer {
 		part := items[:min(len(items), 1000)]
 		items = items[len(part):]
 		a := n.must(200, n.call(i, ns, "batch", map[string]any{"operations": part}))
-		var got struct {
-			Results []struct {
-				Status int            `json:"status"`
-				Body   jsontext.Value `json:"body"`
-			} `json:"results"`
+		results := a.results(n.t)
+		if len(results) != len(part) {
+			n.t.Fatalf("batch of %d: %d results", len(part), len(results))
 		}
-		if err := json.Unmarshal(a.raw, &got); err != nil || len(got.Results) != len(part) {
-			n.t.Fatalf("batch of %d: %v, %d results", len(part), err, len(got.Results))
-		}
-		for _, r := range got.Results {
-			item := &answer{status: r.Status, header: a.header, raw: r.Body}
-			_ = json.Unmarshal(r.Body, &item.body)
-			out = append(out, item)
-		}
+		out = append(out, results...)
+	}
+	return out
+}
+
+// results takes the answer to a batch apart; nothing when there was none.
+func (a *answer) results(t testing.TB) (out []*answer) {
+	t.Helper()
+	if a.status != 200 {
+		return nil
+	}
+	var got struct {
+		Results []struct {
+			Status int            `json:"status"`
+			Body   jsontext.Value `json:"body"`
+		} `json:"results"`
+	}
+	if err := json.Unmarshal(a.raw, &got); err != nil {
+		t.Errorf("batch: %v in %s", err, a)
+	}
+	for _, r := range got.Results {
+		item := &answer{status: r.Status, header: a.header, raw: r.Body}
+		_ = json.Unmarshal(r.Body, &item.body)
+		out = append(out, item)
 	}
 	return out
 }

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// binary builds onced once for all tests of the package.
-var binary = sync.OnceValues(func() (string, error) {
+// builtBinary builds onced once for all tests of the package.
+var builtBinary = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "onced-e2e-")
 	if err != nil {
 		return "", err
@@ -28,7 +28,7 @@ var binary = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if bin, err := binary(); err == nil {
+	if bin, err := builtBinary(); err == nil {
 		os.RemoveAll(filepath.Dir(bin))
 	}
 	os.Exit(code)

@@ -50,7 +50,7 @@ type process struct {
 // startProcess runs onced; the test's end ends it, whatever became of it.
 func startProcess(t testing.TB, name string, args ...string) *process {
 	t.Helper()
-	bin, err := binary()
+	bin, err := builtBinary()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,20 +20,8 @@ func (n *nodes) until(t testing.TB, i int, op string, m map[string]any, seen *un
 	deadline := time.Now().Add(60 * time.Second)
 	for ; ; i++ {
 		a := n.call(i%3, "default", op, m, "Onced-Timeout", "2s")
-		switch {
-		case a.err != nil:
-			seen.cut.Add(1)
-		case a.status != 503:
+		if seen.decided(t, a, op+" "+toJSON(m)) {
 			return a
-		case a.Code != "idempotency_unavailable" && a.Code != "overloaded", !a.Retryable, a.header.Get("Retry-After") == "":
-			t.Errorf("%s %s: %s", op, toJSON(m), a)
-			return a
-		case a.Applied == "unknown":
-			seen.unknown.Add(1)
-		case a.Applied == "no":
-			seen.no.Add(1)
-		default:
-			t.Errorf("%s %s: 503 that does not say whether it was applied: %s", op, toJSON(m), a)
 		}
 		if time.Now().After(deadline) {
 			t.Errorf("no decision within 60 s: %s %s: %s", op, toJSON(m), a)
@@ -43,8 +31,56 @@ func (n *nodes) until(t testing.TB, i int, op string, m map[string]any, seen *un
 	}
 }
 
+// untilAll is until for a batch: it is sent again as it was until every item is
+// decided. It gives the last answer to each.
+func (n *nodes) untilAll(t testing.TB, i int, items []map[string]any, seen *unsettled) []*answer {
+	deadline := time.Now().Add(60 * time.Second)
+	for ; ; i++ {
+		all := n.call(i%3, "default", "batch", map[string]any{"operations": items}, "Onced-Timeout", "2s")
+		decided := all.err == nil
+		if all.err != nil {
+			seen.cut.Add(1)
+		} else if all.status != 200 {
+			t.Errorf("a batch was answered %s", all)
+			return nil
+		}
+		answers := all.results(n.t)
+		for k, a := range answers {
+			decided = seen.decided(t, a, toJSON(items[k])) && decided
+		}
+		if decided && len(answers) == len(items) {
+			return answers
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("no decision within 60 s: %s", all)
+			return nil
+		}
+		breathe()
+	}
+}
+
 // unsettled counts answers that were none.
 type unsettled struct{ cut, unknown, no atomic.Int64 }
+
+// decided tells whether a is an answer at all; if not, it counts it, and holds
+// a 503 against what it must say.
+func (u *unsettled) decided(t testing.TB, a *answer, what string) bool {
+	switch {
+	case a.err != nil:
+		u.cut.Add(1)
+	case a.status != 503:
+		return true
+	case a.Code != "idempotency_unavailable" && a.Code != "overloaded", !a.Retryable, a.RetryAfterMs < 1:
+		t.Errorf("%s: %s", what, a)
+	case a.Applied == "unknown":
+		u.unknown.Add(1)
+	case a.Applied == "no":
+		u.no.Add(1)
+	default:
+		t.Errorf("%s: 503 that does not say whether it was applied: %s", what, a)
+	}
+	return false
+}
 
 func (u *unsettled) String() string {
 	return fmt.Sprintf("%d cut off, %d unknown, %d surely not applied", u.cut.Load(), u.unknown.Load(), u.no.Load())
