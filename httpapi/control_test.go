@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/onced/onced/fsm"
 	"github.com/onced/onced/idem"
 )
 
@@ -216,6 +217,10 @@ func TestMetrics(t *testing.T) {
 		e.do("POST", "/v1/namespaces/"+ns+"/reserve", `{"key":"x"}`).ok(400)
 		e.do("GET", "/v1/namespaces/"+ns+"/records", "").ok(404)
 	}
+	e.do("PUT", "/v1/namespaces/made-up-3", `{"lease":"2h"}`).ok(400)
+	e.do("PUT", "/v1/namespaces/made-up-4", `{}`, "If-Match", `"1"`).ok(412)
+	e.do("PUT", "/v1/namespaces/made-up-4", `{"surprise":1}`).ok(400)
+	e.do("DELETE", "/v1/namespaces/made-up-4", "").ok(404)
 	e.do("BREW", "/made/up", "").ok(404)
 	e.namespace("brief", `{}`)
 	e.do("DELETE", "/v1/namespaces/brief", "").ok(204)
@@ -276,6 +281,11 @@ func TestB48_HangUp(t *testing.T) {
 			})
 			hangUp()
 			<-gone
+			waitFor(t, func() bool { // the server has noticed
+				e.mu.Lock()
+				defer e.mu.Unlock()
+				return e.contexts[0].Err() != nil
+			})
 			decided := func() bool {
 				e.node.mu.Lock()
 				defer e.node.mu.Unlock()
@@ -283,13 +293,15 @@ func TestB48_HangUp(t *testing.T) {
 			}
 			if c.ended {
 				waitFor(t, decided) // by its context alone
+			} else if decided() {
+				t.Error("the hang-up ended the decision")
 			}
 			close(hold)
 			waitFor(t, decided)
 			e.node.mu.Lock()
 			defer e.node.mu.Unlock()
-			if ended := e.node.ctxErrs[0] != nil; ended != c.ended {
-				t.Errorf("the context of %s ended: %v, want %v", c.op, ended, c.ended)
+			if ended := e.node.ctxErrs[0] == context.Canceled; ended != c.ended {
+				t.Errorf("the context of %s was cancelled: %v, want %v", c.op, ended, c.ended)
 			}
 		})
 	}
@@ -337,5 +349,49 @@ func TestHTTPServerLimits(t *testing.T) {
 	}
 	if s = NewHTTPServer(http.NotFoundHandler()); s.WriteTimeout <= MaxWait+DefaultRequestTimeout {
 		t.Errorf("WriteTimeout %v cuts a parked wait", s.WriteTimeout)
+	}
+}
+
+// Reads are linearizable unless the caller says local; minIndex goes with
+// either. What redaction looks up is local, and fresh where it is unknown.
+func TestFreshness(t *testing.T) {
+	t.Parallel()
+	e := newEdge(t)
+	e.reserve("fresh-key-0001", attemptA)
+	last := func() fsm.ReadOptions {
+		e.node.mu.Lock()
+		defer e.node.mu.Unlock()
+		o := e.node.reads[len(e.node.reads)-1]
+		e.node.reads = nil
+		return o
+	}
+	for _, path := range []string{
+		"/v1/namespaces/default/records/fresh-key-0001", "/v1/namespaces/default/records",
+		"/v1/namespaces", "/v1/namespaces/default", "/v1/audit",
+	} {
+		for query, want := range map[string]fsm.ReadOptions{
+			"":                              {Strong: true},
+			"?consistency=strong":           {Strong: true},
+			"?consistency=local":            {},
+			"?minIndex=7":                   {Strong: true, MinIndex: 7},
+			"?consistency=local&minIndex=7": {MinIndex: 7},
+		} {
+			e.do("GET", path+query, "").ok(200)
+			if o := last(); o != want {
+				t.Errorf("%s%s read as %+v", path, query, o)
+			}
+		}
+	}
+	e.do("GET", "/v1/stats", "").ok(200)
+	if o := last(); o.Strong {
+		t.Error("stats are not this node's own")
+	}
+	e.post("commit", `{"key":"fresh-key-0001","token":"5","response":1}`).ok(409)
+	if o := last(); o.Strong {
+		t.Error("the namespace of every commit is read through the log")
+	}
+	e.do("POST", "/v1/namespaces/nobody/commit", `{"key":"fresh-key-0001","token":"5","response":1}`).ok(404)
+	if o := last(); !o.Strong {
+		t.Error("a namespace that is not known here is not looked for")
 	}
 }

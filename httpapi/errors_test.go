@@ -91,7 +91,7 @@ func TestUnavailable(t *testing.T) {
 	token := e.reserve("held-key-0001", attemptA)
 	for _, applied := range []idem.Applied{idem.AppliedNo, idem.AppliedUnknown} {
 		e.node.set(func() {
-			e.node.err = &idem.Error{Code: idem.CodeUnavailable, Applied: applied, RetryAfter: 1200 * time.Millisecond}
+			e.node.err = &idem.Error{Code: idem.CodeUnavailable, Applied: applied, RetryAfter: 1199*time.Millisecond + time.Microsecond}
 		})
 		g := e.post("reserve", `{"key":"some-key-0001","operation":"op"}`).problem(503, idem.CodeUnavailable)
 		if g.str("applied") != string(applied) || g.header.Get("Retry-After") != "2" || g.at("retryAfterMs") != 1200.0 {
@@ -157,7 +157,9 @@ func TestInternal(t *testing.T) {
 		"other error": func(n *fakeNode) { n.err = errors.New("a secret of the inside") },
 		"no results":  func(n *fakeNode) { n.mutate = func(d *fsm.Decision) { d.Results = nil } },
 		"no outcome":  func(n *fakeNode) { n.mutate = func(d *fsm.Decision) { d.Results[0] = fsm.Result{} } },
-		"odd code":    func(n *fakeNode) { n.mutate = func(d *fsm.Decision) { d.Results[0] = fsm.Result{Code: "odd"} } },
+		"odd code": func(n *fakeNode) {
+			n.mutate = func(d *fsm.Decision) { d.Results[0] = fsm.Result{Code: "odd", Detail: "a secret of the inside"} }
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

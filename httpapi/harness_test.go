@@ -39,6 +39,7 @@ type fakeNode struct {
 	checks  []idem.Check
 	decided []*fsm.Command
 	waits   []time.Duration
+	reads   []fsm.ReadOptions
 	ctxErrs []error       // of the contexts as Decide was left
 	hold    chan struct{} // Decide waits for it, or for its context
 	noWait  bool          // duplicates are not parked
@@ -115,9 +116,10 @@ func (n *fakeNode) decide(ctx context.Context, cmds []*fsm.Command) (*fsm.Decisi
 	return d, n.changed, nil
 }
 
-func (n *fakeNode) Read(_ context.Context, _ fsm.ReadOptions, f func(*fsm.Machine, fsm.Time)) (uint64, fsm.Time, error) {
+func (n *fakeNode) Read(_ context.Context, o fsm.ReadOptions, f func(*fsm.Machine, fsm.Time)) (uint64, fsm.Time, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.reads = append(n.reads, o)
 	if n.err != nil {
 		return 0, 0, n.err
 	}
@@ -183,6 +185,9 @@ type edge struct {
 	addr string
 	logs *lockedBuffer
 	http *http.Client
+
+	mu       sync.Mutex // guards contexts
+	contexts []context.Context
 }
 
 type lockedBuffer struct {
@@ -223,6 +228,12 @@ func newEdge(t testing.TB, options ...func(*Options)) *edge {
 	e.srv = New(o)
 	ts := httptest.NewUnstartedServer(nil)
 	ts.Config = NewHTTPServer(e.srv)
+	ts.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e.mu.Lock()
+		e.contexts = append(e.contexts, r.Context())
+		e.mu.Unlock()
+		e.srv.ServeHTTP(w, r)
+	})
 	ts.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	ts.Start()
 	t.Cleanup(ts.Close)

@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"log"
+	"log/slog"
 	"net/http"
 	"time"
 )
@@ -15,10 +17,13 @@ const maxHeaderBytes = 16<<10 - 4096
 // reading; the limit on writing leaves room for the longest wait.
 func NewHTTPServer(h http.Handler) *http.Server {
 	timeout := DefaultRequestTimeout
+	var errorLog *log.Logger
 	if s, ok := h.(*Server); ok {
 		timeout = s.timeout
+		errorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelWarn) // not a second log format
 	}
 	return &http.Server{
+		ErrorLog:                     errorLog,
 		Handler:                      h,
 		ReadHeaderTimeout:            5 * time.Second,
 		WriteTimeout:                 bodyTimeout + timeout + MaxWait + 15*time.Second,

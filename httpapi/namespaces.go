@@ -136,8 +136,9 @@ func (c *call) decideOne(cmd *fsm.Command) (*single, *reply) {
 	}
 	res := &d.Results[0]
 	if res.Code != "" {
-		if c.namespace != "" {
-			c.knows(res.Code)
+		// A refusal here does not show that the namespace exists.
+		if res.Code == idem.CodeNamespaceNotFound || res.Code == idem.CodeNamespaceRetired {
+			c.srv.metrics.namespaces.forget(c.namespace)
 		}
 		return nil, c.refused(&item{cmd: cmd, correlation: c.correlation}, d, res)
 	}

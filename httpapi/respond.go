@@ -60,7 +60,7 @@ func (c *call) send(rep *reply) {
 	}
 	c.status, c.outcome, c.sent = rep.status, rep.outcome, true
 	c.w.WriteHeader(rep.status)
-	if contentType != "" && c.r.Method != http.MethodHead {
+	if contentType != "" {
 		_, _ = c.w.Write(buf.Bytes()) // a caller that has gone asks again
 	}
 }
@@ -137,7 +137,8 @@ func (c *call) answer(it *item, d *fsm.Decision, res *fsm.Result) *reply {
 	return rep
 }
 
-// knows forgets a namespace as a metrics label when it is gone.
+// knows keeps the namespaces that are metrics labels: any other refusal of an
+// operation shows that the namespace exists.
 func (c *call) knows(code idem.Code) {
 	switch code {
 	case idem.CodeNamespaceNotFound, idem.CodeNamespaceRetired:

@@ -155,7 +155,7 @@ func TestLargeResponses(t *testing.T) {
 	e.node.mu.Unlock()
 	// Exactly the limit fits, counted without white space between tokens.
 	token := e.reserve("just-fits-0001", attemptA)
-	g := e.post("commit", `{"key":"just-fits-0001","token":"`+token+`","response":   "`+strings.Repeat("x", 64<<10-2)+`"   }`).ok(200)
+	g := e.post("commit", `{"key":"just-fits-0001","token":"`+token+`","response": [  "`+strings.Repeat("x", 64<<10-4)+`"  ] }`).ok(200)
 	if g.at("record", "responseOmitted") != nil {
 		t.Error("a response of just maxResponseBytes was left out")
 	}
