@@ -64,6 +64,7 @@ func newCluster(t *testing.T) *sh {
 	port := freeBlock(t)
 	c := &sh{t: t, dir: dir, port: port, cwd: t.TempDir(), env: []string{
 		"CLUSTER_DIR=" + dir, "CLUSTER_BIN=" + bin, "CLUSTER_PORT=" + strconv.Itoa(port),
+		"ONCED_DRAIN_DELAY=0s", // nobody calls these nodes
 	}}
 	t.Cleanup(func() {
 		if got := c.try("stop"); got.code != 0 {
