@@ -35,11 +35,11 @@ func (m *Machine) drain(left int, res *Result) int {
 		for _, r := range batch {
 			m.remove(sp, r)
 		}
-		left -= len(batch)
-		res.Dropped += len(batch)
-		if sp.records == 0 {
+		if sp.records == 0 || len(batch) < left {
 			m.draining = m.draining[1:]
 		}
+		left -= len(batch)
+		res.Dropped += len(batch)
 	}
 	return left
 }
