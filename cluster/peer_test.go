@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -229,6 +231,42 @@ func TestPeerSilentConnectionIsRetired(t *testing.T) {
 	})
 	if resp, err := nodes[0].net.call(within(t), nodes[1].addr(), ask(2)); err != nil {
 		t.Error(resp, err)
+	}
+}
+
+// A kept connection that ends before the request is on it costs nothing.
+func TestPeerConnectionEndsBeforeTheRequest(t *testing.T) {
+	t.Parallel()
+	nodes := newTestNodes(t, 2, true)
+	nodes[1].net.serve(echo)
+	near, far := net.Pipe()
+	defer far.Close()
+	tracked, err := nodes[0].net.track(near, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := nodes[0].net.link(nodes[1].addr())
+	stuck := &peerConn{ // nobody writes what it takes
+		link: link, conn: tracked, out: make(chan []byte), born: time.Now(),
+		gone: make(chan struct{}), pending: map[uint64]chan *peerpb.Response{},
+	}
+	link.conn = stuck
+	done := make(chan error, 1)
+	go func() {
+		resp, err := nodes[0].net.call(within(t), nodes[1].addr(), ask(5))
+		if err == nil && resp.GetDecision().GetTimeUs() != 5 {
+			err = fmt.Errorf("answer %v", resp)
+		}
+		done <- err
+	}()
+	eventually(t, "a call on it", func() bool {
+		stuck.pendingMu.Lock()
+		defer stuck.pendingMu.Unlock()
+		return len(stuck.pending) == 1
+	})
+	stuck.end(io.EOF)
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -539,7 +539,11 @@ func TestLogStoreDeletesPrefixInChunks(t *testing.T) {
 	if err := ls.DeleteRange(4501, 4600); err != nil { // all, which is a suffix too
 		t.Fatal(err)
 	}
-	if want := []indexRange{{4601, 5000}, {4501, 4600}}; !cmp.Equal(inner.deleted, want, cmp.AllowUnexported(indexRange{})) {
+	fill(t, ls, 1, 5000)
+	if err := ls.DeleteRange(1, 5000); err != nil {
+		t.Fatal(err)
+	}
+	if want := []indexRange{{4601, 5000}, {4501, 4600}, {1, 5000}}; !cmp.Equal(inner.deleted, want, cmp.AllowUnexported(indexRange{})) {
 		t.Fatalf("deleted %v", inner.deleted)
 	}
 }
