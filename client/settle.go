@@ -60,7 +60,7 @@ type ExtendRequest struct {
 // or left it uncertain, cannot be cancelled.
 type CancelRequest struct {
 	Key           string
-	Reason        string
+	Reason        string // for the audit trail; must be there
 	CorrelationID string
 }
 
@@ -74,7 +74,7 @@ type ResolveRequest struct {
 	Verdict         string
 	Response        any
 	ErrorCode       string // with failed
-	Reason          string
+	Reason          string // for the audit trail, as Actor; both must be there
 	Actor           string
 	ExpectedVersion uint64
 	CorrelationID   string
