@@ -21,8 +21,8 @@ import (
 
 // Member is one voter of the first configuration.
 type Member struct {
-	ID      string // --node-id
-	Address string // host:port of its inter-node port, as others reach it
+	ID      string `json:"id"`      // --node-id
+	Address string `json:"address"` // host:port of its inter-node port, as others reach it
 }
 
 // Config is what a node is opened with. It is validated once, by Open, and not
