@@ -33,6 +33,8 @@ var errDamaged = errors.New("damaged")
 type logStore struct {
 	inner raft.LogStore
 	guard storeGuard
+	// deletable, if set, gives the last index that a compaction may delete.
+	deletable func() (uint64, error)
 	// afterChunk is for tests: called between the transactions of a deletion.
 	afterChunk func() error
 }
@@ -107,7 +109,7 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 // goes in ascending chunks, so that commits need not wait for all of it: a crash
 // in between leaves a shorter prefix. What reaches the end of the log, or lies
 // in it, goes in one transaction: a part of it deleted would leave a hole below
-// stale entries.
+// stale entries. A compaction stops at deletable; raft asks again at the next.
 func (s *logStore) DeleteRange(first, last uint64) error {
 	low, err := s.FirstIndex()
 	if err != nil {
@@ -118,6 +120,13 @@ func (s *logStore) DeleteRange(first, last uint64) error {
 		return err
 	}
 	if first <= low && last < high {
+		if s.deletable != nil {
+			limit, err := s.deletable()
+			if err != nil {
+				return err
+			}
+			last = min(last, limit)
+		}
 		for first = max(first, low); first <= last; {
 			to := min(last, first+deleteChunk-1)
 			if err := s.delete(first, to); err != nil {

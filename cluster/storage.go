@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,7 +96,7 @@ func (s *storage) open(logger hclog.Logger, onDamage func(error)) error {
 		return damaged(err)
 	}
 	guard := storeGuard{onDamage: onDamage, stallAfter: diskStall}
-	logs := &logStore{inner: s.bolt, guard: guard}
+	logs := &logStore{inner: s.bolt, guard: guard, deletable: s.deletable}
 	stable := &stableStore{inner: s.bolt, guard: guard}
 	s.stable = stable
 	if err := recovered(func() error { return s.verify(contents, logs, stable) }); err != nil {
@@ -145,6 +146,21 @@ func (s *storage) verify(contents boltContents, logs *logStore, stable *stableSt
 		reached = r.last
 	}
 	return nil
+}
+
+// deletable gives the index of the older of the two newest snapshots: the log
+// behind it stays, so that it can take over from a damaged newest one. raft's
+// TrailingLogs alone does not see to that: between two snapshots there may be
+// any number of entries (raft-traps 0.10, hashicorp/raft#85).
+func (s *storage) deletable() (uint64, error) {
+	snaps, err := s.snaps.List()
+	if err != nil {
+		return 0, err
+	}
+	if len(snaps) < 2 {
+		return math.MaxUint64, nil
+	}
+	return snaps[1].Index, nil
 }
 
 // hasState tells whether raft has ever been set up here.

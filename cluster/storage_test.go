@@ -559,6 +559,37 @@ func (c *countingLog) DeleteRange(first, last uint64) error {
 	return c.LogStore.DeleteRange(first, last)
 }
 
+// Whatever raft wants deleted, the older of the two newest snapshots can take
+// over (raft-traps 0.10).
+func TestLogStaysBehindTheOlderSnapshot(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, _ := mustStorage(t, dir)
+	fill(t, s.logs, 1, 50)
+	first := func() uint64 {
+		i, err := s.logs.FirstIndex()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return i
+	}
+	for _, step := range []struct{ snapshot, first uint64 }{{10, 11}, {30, 11}, {40, 31}, {45, 41}} {
+		addSnapshot(t, dir, step.snapshot)
+		if err := s.logs.DeleteRange(first(), step.snapshot); err != nil {
+			t.Fatal(err)
+		}
+		if got := first(); got != step.first {
+			t.Fatalf("after the snapshot at %d the log begins at %d, want %d", step.snapshot, got, step.first)
+		}
+	}
+	if err := s.logs.DeleteRange(42, 50); err != nil { // a conflicting suffix is another matter
+		t.Fatal(err)
+	}
+	if last, _ := s.logs.LastIndex(); last != 41 {
+		t.Fatalf("last index %d", last)
+	}
+}
+
 // A crash between two chunks leaves a shorter prefix, nothing else.
 func TestLogStoreCrashBetweenChunks(t *testing.T) {
 	t.Parallel()
