@@ -205,6 +205,8 @@ func (n *Node) join() error {
 	}
 	n.leader.observe(r)
 	n.raft.Store(r)
+	leadsIn := func(term uint64) bool { return r.State() == raft.Leader && r.CurrentTerm() == term }
+	n.net.leadsIn.Store(&leadsIn)
 	n.task(n.batch.run)
 	for range relaysInFlight {
 		n.task(n.relays.run)

@@ -37,7 +37,8 @@ type network struct {
 	layer   *streamLayer
 	trans   safeTransport
 	handler atomic.Pointer[peerHandler]
-	served  chan struct{} // one token a request under way
+	leadsIn atomic.Pointer[func(term uint64) bool] // whether raft here leads in term
+	served  chan struct{}                          // one token a request under way
 
 	ctx    context.Context // ends when the network closes
 	cancel context.CancelFunc

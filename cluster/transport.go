@@ -21,6 +21,7 @@ const raftTimeout = 10 * time.Second
 // included: raft turns that off without a word when RequestPreVote is hidden.
 type safeTransport struct {
 	*raft.NetworkTransport
+	n *network
 }
 
 var (
@@ -30,10 +31,14 @@ var (
 )
 
 // SetHeartbeatHandler does nothing: heartbeats take the way of all messages.
-func (safeTransport) SetHeartbeatHandler(func(raft.RPC)) {}
+func (t safeTransport) SetHeartbeatHandler(f func(raft.RPC)) {
+	if mutant == "fastpath" {
+		t.NetworkTransport.SetHeartbeatHandler(f)
+	}
+}
 
 func newSafeTransport(layer *streamLayer, hlog hclog.Logger) safeTransport {
-	return safeTransport{raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+	trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Logger:  hlog.Named("transport"),
 		Stream:  layer,
 		MaxPool: 3,
@@ -41,7 +46,8 @@ func newSafeTransport(layer *streamLayer, hlog hclog.Logger) safeTransport {
 		// costs latency under load (raft#541).
 		MaxRPCsInFlight: 1,
 		Timeout:         raftTimeout,
-	})}
+	})
+	return safeTransport{trans, layer.n}
 }
 
 // streamLayer gives raft its connections: those that the port has sorted out,
@@ -89,7 +95,7 @@ func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (n
 	defer cancel()
 	c, err := l.n.dial(ctx, connRaft, string(address))
 	if err != nil {
-		return nil, err // not a typed nil
+		return nil, &unreachableError{err} // not a typed nil
 	}
 	_ = c.SetDeadline(time.Time{})
 	return c, nil

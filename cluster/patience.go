@@ -1,0 +1,42 @@
+package cluster
+
+import (
+	"errors"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+const (
+	redialEvery   = 50 * time.Millisecond
+	patientAtMost = 30 * time.Second // raft counts one failure for each
+)
+
+// unreachableError is a raft connection that could not be opened: nothing of
+// the call was sent.
+type unreachableError struct{ err error }
+
+func (e *unreachableError) Error() string { return e.err.Error() }
+func (e *unreachableError) Unwrap() error { return e.err }
+
+// AppendEntries sends entries to a follower and, while the follower cannot be
+// reached at all, keeps dialling instead of failing. raft doubles its pause
+// with every failure, up to 10.24 s, and does not cut it short when the
+// follower is back: heartbeats reach it, entries do not, and if its vote is
+// needed for the quorum every write waits as long. The wait ends with the
+// leadership. Heartbeats fail at once, as raft expects: their pauses are short.
+func (t safeTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	heartbeat := len(args.Entries) == 0 && args.PrevLogEntry == 0 && args.LeaderCommitIndex == 0
+	began := time.Now()
+	for {
+		err := t.NetworkTransport.AppendEntries(id, target, args, resp)
+		var gone *unreachableError
+		if heartbeat || !errors.As(err, &gone) || time.Since(began) > patientAtMost {
+			return err
+		}
+		leads := t.n.leadsIn.Load()
+		if leads == nil || !(*leads)(args.Term) || sleep(t.n.ctx, redialEvery) {
+			return err
+		}
+	}
+}
