@@ -345,6 +345,19 @@ func TestM_LocalReplayIsImmutable(t *testing.T) {
 	if ask(g.now) {
 		t.Error("answered for a record that was claimed under rerun")
 	}
+	g.must(put("team", "c1", nil))
+	c := reserve(key1, "a")
+	c.Namespace = "team"
+	done := commit(key1, g.must(c).Record.Token, "o1")
+	done.Namespace = "team"
+	g.must(done)
+	if _, ok := g.m.Replay(c, g.now); !ok {
+		t.Error("not answered in another namespace")
+	}
+	g.must(drop("team", "d1", true))
+	if _, ok := g.m.Replay(c, g.now); ok {
+		t.Error("answered in a namespace that is gone")
+	}
 }
 
 // A retry across the minute is a duplicate; a slow order is never placed twice.
@@ -457,5 +470,29 @@ func TestBornAhead(t *testing.T) {
 	g.pass(5 * time.Minute).must(sweep(0))
 	if ns, _ := g.m.Namespace("default"); ns.Horizon != g.now.Add(-5*time.Minute) {
 		t.Fatalf("horizon %d", ns.Horizon-g.now)
+	}
+}
+
+// The removal of a cancelled key raises the horizon unless everything said
+// rerun: the claim that was given back, the policy at the cancellation, and
+// today's.
+func TestHorizonOfCancelled(t *testing.T) {
+	t.Parallel()
+	for i := range 8 {
+		claim, cancelled, today := i&1 != 0, i&2 != 0, i&4 != 0
+		g := newRig(t)
+		k := keyBorn(t0, 1)
+		set := func(rerun bool) { g.namespace("default", &fsmpb.PolicyPatch{RerunOnExpired: &rerun}) }
+		set(claim)
+		g.must(release(k, g.must(reserve(k, "a")).Record.Token))
+		set(cancelled)
+		g.must(cancel(k))
+		set(today)
+		if res := g.pass(8 * 24 * time.Hour).must(sweep(0)); res.Dropped != 1 {
+			t.Fatalf("%+v", res)
+		}
+		if ns, _ := g.m.Namespace("default"); (ns.Horizon == 0) != (claim && cancelled && today) {
+			t.Errorf("rerun at the claim %v, at the cancellation %v, today %v: horizon %d", claim, cancelled, today, ns.Horizon)
+		}
 	}
 }

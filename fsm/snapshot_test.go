@@ -202,12 +202,16 @@ func putTogether(tb testing.TB, list []frame) []byte {
 			t.Sha256 = sum[:]
 			f.payload, _ = proto.Marshal(&t)
 		}
-		start := len(b)
-		b = binary.BigEndian.AppendUint32(b, uint32(len(f.payload)))
-		b = append(append(b, byte(f.kind)), f.payload...)
-		b = binary.BigEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
+		b = appendFrame(b, f)
 	}
 	return b
+}
+
+func appendFrame(b []byte, f frame) []byte {
+	start := len(b)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(f.payload)))
+	b = append(append(b, byte(f.kind)), f.payload...)
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
 }
 
 // B16: an unknown section, or a dropped one, never ends in a partial state,
@@ -265,6 +269,43 @@ func TestB16_UnknownOrMissingFrames(t *testing.T) {
 		r.Status, r.Namespace = fsmpb.Status_STATUS_FAILED, "nowhere"
 		other[i].payload, _ = proto.Marshal(&r)
 		refused("no namespace", other)
+	}
+	// A frame whose checksum is wrong, under a SHA-256 that fits.
+	bad := appendFrame(append([]byte(snapshotMagic), snapshotVersion), list[0])
+	bad[len(bad)-1]++
+	for _, f := range list[1 : len(list)-1] {
+		bad = appendFrame(bad, f)
+	}
+	var last fsmpb.SnapshotTrailer
+	if err := proto.Unmarshal(list[len(list)-1].payload, &last); err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(bad)
+	last.Sha256 = sum[:]
+	payload, _ := proto.Marshal(&last)
+	bad = appendFrame(bad, frame{frameTrailer, payload})
+	if m, err := ReadSnapshot(bytes.NewReader(bad)); m != nil || !errors.Is(err, ErrDamaged) {
+		t.Errorf("frame checksum: %v", err)
+	}
+	// A trailer that does not fit what came before it.
+	for what, f := range map[string]func(*fsmpb.SnapshotTrailer){
+		"namespaces": func(t *fsmpb.SnapshotTrailer) { t.Namespaces++ },
+		"records":    func(t *fsmpb.SnapshotTrailer) { t.Records-- },
+		"prints":     func(t *fsmpb.SnapshotTrailer) { t.Fingerprints++ },
+		"nodes":      func(t *fsmpb.SnapshotTrailer) { t.Nodes-- },
+		"audit":      func(t *fsmpb.SnapshotTrailer) { t.AuditEntries++ },
+		"sha256":     func(t *fsmpb.SnapshotTrailer) { t.Sha256[31]++ },
+	} {
+		var tr fsmpb.SnapshotTrailer
+		if err := proto.Unmarshal(list[len(list)-1].payload, &tr); err != nil {
+			t.Fatal(err)
+		}
+		f(&tr)
+		payload, _ := proto.Marshal(&tr)
+		bad := appendFrame(bytes.Clone(b[:len(b)-frameHead-frameTail-len(list[len(list)-1].payload)]), frame{frameTrailer, payload})
+		if m, err := ReadSnapshot(bytes.NewReader(bad)); m != nil || !errors.Is(err, ErrDamaged) {
+			t.Errorf("trailer with other %s: %v", what, err)
+		}
 	}
 	refused("nothing", nil)
 	refused("a trailer alone", list[len(list)-1:])
