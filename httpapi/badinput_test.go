@@ -408,6 +408,10 @@ func TestMediaTypesAndSizes(t *testing.T) {
 		}
 		fits := func(n int) string { return `{"key":"media-key-0002"` + strings.Repeat(" ", n-24) + `}` }
 		e.post("reserve", fits(MaxBodyBytes+1)).problem(413, idem.CodeRequestTooLarge).says("1 MiB")
+		// Refused by what it promises, before it is read.
+		if res := e.raw("POST /v1/namespaces/default/reserve HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1048577\r\n\r\n"); res.StatusCode != 413 {
+			t.Errorf("a promise over the limit: %d", res.StatusCode)
+		}
 		// The same without a Content-Length.
 		res := e.raw("POST /v1/namespaces/default/reserve HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" +
 			fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", MaxBodyBytes+1, fits(MaxBodyBytes+1)))
@@ -447,11 +451,11 @@ func TestHeaderLimit(t *testing.T) {
 	}
 }
 
-// A body that dribbles in is given up on, and a parked wait is not cut by the
-// same limit.
+// A body that dribbles in is given up on; a parked wait is cut neither by that
+// limit nor by the request timeout.
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
-	e := newEdge(t)
+	e := newEdge(t, func(o *Options) { o.RequestTimeout = 100 * time.Millisecond })
 	e.srv.bodyTime = 50 * time.Millisecond
 	res := e.raw("POST /v1/namespaces/default/reserve HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{")
 	if res.StatusCode != 400 {

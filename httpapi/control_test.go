@@ -224,6 +224,7 @@ func TestMetrics(t *testing.T) {
 	e.do("BREW", "/made/up", "").ok(404)
 	e.namespace("brief", `{}`)
 	e.do("DELETE", "/v1/namespaces/brief", "").ok(204)
+	e.do("POST", "/v1/namespaces/brief/reserve", `{"key":"x"}`).ok(400) // no longer a label
 	text := e.do("GET", "/metrics", "").ok(200).raw
 	for _, line := range []string{
 		`onced_requests_total{namespace="known",operation="reserve",outcome="reserved"} 2`,
@@ -238,6 +239,9 @@ func TestMetrics(t *testing.T) {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("no line %s", line)
 		}
+	}
+	if strings.Contains(text, `{namespace="brief",operation="reserve"`) {
+		t.Error("a deleted namespace is still a label")
 	}
 	if strings.Contains(text, "made-up") || strings.Contains(text, "BREW") || strings.Contains(text, "metric-key") {
 		t.Error("a caller's text became a label")

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/onced/onced/idem"
 )
 
@@ -80,6 +82,14 @@ func TestSameOutcome(t *testing.T) {
 	e.post("fail", head+`,"errorCode":"y","response":{"a":1,"b":2}}`).problem(409, idem.CodeAlreadySettled)
 	e.post("fail", head+`,"errorCode":"x","response":{"a":1,"b":3}}`).problem(409, idem.CodeAlreadySettled)
 	e.post("commit", head+`,"response":{"a":1,"b":2}}`).problem(409, idem.CodeAlreadySettled)
+	// The digests outlive versions: their kinds are these.
+	want, _ := idem.OutcomeDigest("failed", "x", jsontext.Value(`{"a":1,"b":2}`), true)
+	wantCommitted, _ := idem.OutcomeDigest("committed", "", jsontext.Value(`{"a":1,"b":2}`), true)
+	e.node.mu.Lock()
+	defer e.node.mu.Unlock()
+	if d := e.node.decided; d[1].OutcomeDigest != want || d[len(d)-1].OutcomeDigest != wantCommitted {
+		t.Error("an outcome digest of another kind")
+	}
 }
 
 // Secrets leave the response before the command is built: neither the node nor
