@@ -59,12 +59,11 @@ type batcher struct {
 	admit func() error                                         // why nothing may be submitted now
 	send  func(ctx context.Context, batch []*proposal) outcome // of all of it
 
-	queue   chan *proposal
-	waiting atomic.Int64 // commands in queue; a fence counts as one
+	queue *fairQueue
 }
 
 func newBatcher(n *Node, most int, admit func() error, send func(context.Context, []*proposal) outcome) *batcher {
-	return &batcher{node: n, most: most, admit: admit, send: send, queue: make(chan *proposal, maxWaiting)}
+	return &batcher{node: n, most: most, admit: admit, send: send, queue: newFairQueue(maxWaiting)}
 }
 
 // submit has p decided, or tells why not. When ctx ends first, p is refused if
@@ -73,15 +72,7 @@ func (b *batcher) submit(ctx context.Context, p *proposal) outcome {
 	if err := b.admit(); err != nil {
 		return outcome{fate: refused, err: err}
 	}
-	weight := int64(max(1, len(p.cmds)))
-	if b.waiting.Add(weight) > maxWaiting {
-		b.waiting.Add(-weight)
-		return outcome{fate: refused, err: errOverloaded}
-	}
-	select {
-	case b.queue <- p:
-	default:
-		b.waiting.Add(-weight)
+	if !b.queue.push(p) {
 		return outcome{fate: refused, err: errOverloaded}
 	}
 	select {
@@ -118,9 +109,7 @@ func (b *batcher) run(ctx context.Context) {
 // that does not fit is given back to begin the next batch with.
 func (b *batcher) collect(ctx context.Context, first *proposal) (batch []*proposal, over *proposal) {
 	if first == nil {
-		select {
-		case first = <-b.queue:
-		case <-ctx.Done():
+		if first = b.queue.wait(ctx); first == nil {
 			return nil, nil
 		}
 	}
@@ -129,7 +118,6 @@ func (b *batcher) collect(ctx context.Context, first *proposal) (batch []*propos
 		if len(batch) > 0 && (commands+len(p.cmds) > b.most || bytes+p.bytes > maxEntryBytes) {
 			return batch, p
 		}
-		b.waiting.Add(-int64(max(1, len(p.cmds))))
 		if p.state.CompareAndSwap(proposalWaiting, proposalTaken) {
 			if p.ctx.Err() != nil {
 				p.done <- outcome{fate: refused, err: errLate}
@@ -139,9 +127,7 @@ func (b *batcher) collect(ctx context.Context, first *proposal) (batch []*propos
 				bytes += p.bytes
 			}
 		}
-		select {
-		case p = <-b.queue:
-		default:
+		if p = b.queue.pop(); p == nil {
 			return batch, nil
 		}
 	}

@@ -175,7 +175,7 @@ func TestWaitingCommandsShareAnEntry(t *testing.T) {
 		go ask(i)
 	}
 	c.eventually("the others wait", func() error {
-		if w := n.batch.waiting.Load(); w != 63 {
+		if w := n.batch.queue.waiting(); w != 63 {
 			return fmt.Errorf("%d do", w)
 		}
 		return nil
@@ -218,7 +218,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 		go func() { defer done.Done(); _, _ = n.Decide(ctx, list(fmt.Sprint("fill", i), 1000), 0) }()
 	}
 	c.eventually("the queue is almost full", func() error {
-		if w := n.batch.waiting.Load(); w != 4000 {
+		if w := n.batch.queue.waiting(); w != 4000 {
 			return fmt.Errorf("%d wait", w)
 		}
 		return nil

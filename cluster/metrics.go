@@ -86,7 +86,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	counter("onced_log_commands_total", n.commands.Load())
 	counter("onced_forwarded_total", n.forwarded.Load())
 	counter("onced_local_answers_total", n.local.Load())
-	gauge("onced_waiting_commands", float64(n.batch.waiting.Load()))
+	gauge("onced_waiting_commands", float64(n.batch.queue.waiting()+n.relays.queue.waiting()))
 	gauge("onced_parked_calls", float64(n.fsm.keys.parked.Load()))
 	logBytes, snapshotBytes := n.Sizes()
 	gauge("onced_log_bytes", float64(logBytes))
