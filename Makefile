@@ -1,14 +1,17 @@
-# What people type. Nothing here needs more than Go, but for smoke (bash) and
-# generate (protoc 3.21 or newer).
+# What people type. Nothing here needs more than Go, but for smoke, mutants and
+# fuzz (bash) and generate (protoc 3.21 or newer).
 
 GO ?= go
 # make build VERSION=v1.2.3; without it the Go tool's own stamp is the version.
 VERSION ?=
 LDFLAGS := $(if $(VERSION),-ldflags "-X main.version=$(VERSION)")
 # Where concurrency lives; the rest gains little under the race detector.
-RACE := ./idem ./fsm ./cluster ./httpapi
+RACE := ./idem ./fsm ./cluster ./httpapi ./client
 
-.PHONY: build test race lint smoke generate ci
+# How long each fuzz target runs.
+FUZZTIME ?= 20s
+
+.PHONY: build test race lint smoke mutants fuzz generate ci
 
 build: ## bin/onced
 	$(GO) build $(LDFLAGS) -o bin/onced ./cmd/onced
@@ -24,8 +27,14 @@ lint:
 	@bad=$$($(GO) tool gofumpt -l .) && test -z "$$bad" || { echo "not formatted, run: go tool gofumpt -w ."; echo "$$bad"; exit 1; }
 	$(GO) tool staticcheck ./...
 
-smoke: ## three processes, the leader killed under load
+smoke: ## three processes, the leader killed under load, a rolling restart
 	$(GO) run ./scripts/smoke
+
+mutants: ## each safeguard taken out, and the test that notices
+	scripts/mutants.sh
+
+fuzz: ## every fuzz target for FUZZTIME
+	scripts/fuzz.sh $(FUZZTIME)
 
 generate: ## fsm/fsmpb and cluster/peerpb from their .proto files
 	$(GO) build -o bin/protoc-gen-go google.golang.org/protobuf/cmd/protoc-gen-go

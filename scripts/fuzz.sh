@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Runs every fuzz target for a while, one after the other; the first that finds
+# something ends it, and Go has put the input into testdata/fuzz.
+# Usage: scripts/fuzz.sh [TIME [TARGET...]]     TIME as in 20s, the default
+set -eu
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+time=${1:-20s}
+[ $# -eq 0 ] || shift
+ran=0
+for package in ./idem ./fsm ./cluster ./httpapi ./cmd/onced; do
+	for target in $(go test -list '^Fuzz' "$package" | grep '^Fuzz' || true); do
+		if [ $# -gt 0 ]; then
+			case " $* " in *" $target "*) ;; *) continue ;; esac
+		fi
+		# Minimising one input can take longer than all the rest: one try.
+		if ! out=$(go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 1x "$package" 2>&1); then
+			echo "$out"
+			echo "$package $target: FOUND something" >&2
+			exit 1
+		fi
+		echo "$package $target: $(echo "$out" | sed -n 's/^fuzz: elapsed.*\(execs: [0-9]*\).*/\1/p' | tail -n 1), nothing found"
+		ran=$((ran + 1))
+	done
+done
+echo "$ran fuzz targets, $time each"
+[ "$ran" -gt 0 ]
