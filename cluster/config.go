@@ -147,3 +147,11 @@ func (c Config) validated() (Config, error) {
 	}
 	return c, nil
 }
+
+// wrapped gives the store that tests want in the place of s.
+func (c Config) wrapped(s raft.LogStore) raft.LogStore {
+	if c.wrapLogs == nil {
+		return s
+	}
+	return c.wrapLogs(s)
+}

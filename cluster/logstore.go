@@ -75,7 +75,7 @@ func (s *logStore) read(index uint64, log *raft.Log) error {
 	} else if err != nil {
 		return fmt.Errorf("%w: %w", errDamaged, err)
 	}
-	if err := unseal(index, &l); err != nil {
+	if err := unseal(index, &l); err != nil && mutant != "nocrc" {
 		return fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	*log = l
@@ -119,7 +119,7 @@ func (s *logStore) DeleteRange(first, last uint64) error {
 	if err != nil {
 		return err
 	}
-	if first <= low && last < high {
+	if first <= low && last < high && mutant != "onedelete" {
 		if s.deletable != nil {
 			limit, err := s.deletable()
 			if err != nil {

@@ -113,10 +113,8 @@ func (n *Node) open(ctx context.Context) (err error) {
 	if err := checkState(n.id.get(), has); err != nil {
 		return err
 	}
-	if n.cfg.wrapLogs != nil {
-		n.store.logs = n.cfg.wrapLogs(n.store.logs)
-	}
 	n.net = openNetwork(n.cfg, n.id, n.log, hlog)
+	n.net.stalls = &n.store.stalls
 	n.peers = newPeers(n)
 	n.net.serve(n.servePeer)
 	if n.id.get().Initialised {
@@ -180,6 +178,9 @@ func (n *Node) bootstrap() error {
 	for _, m := range n.cfg.Members {
 		conf.Servers = append(conf.Servers, raft.Server{ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Address)})
 	}
+	if err := n.store.forgetHalfBootstrap(); err != nil {
+		return haltf("the data of a half-done first start cannot be cleared: %w", err)
+	}
 	err := raft.BootstrapCluster(n.raftConfig(), n.store.logs, n.store.stable, n.store.snaps, n.net.raftTransport(), conf)
 	if err != nil && !errors.Is(err, raft.ErrCantBootstrap) {
 		return haltf("the first configuration cannot be written: %w", err)
@@ -196,7 +197,11 @@ func (n *Node) join() error {
 		default:
 		}
 	}
-	r, err := raft.NewRaft(n.raftConfig(), n.fsm, n.store.logs, n.store.stable, n.store.snaps, n.net.raftTransport())
+	var r *raft.Raft
+	err := recovered(func() (err error) { // raft panics on a hole in the log
+		r, err = raft.NewRaft(n.raftConfig(), n.fsm, n.store.logs, n.store.stable, n.store.snaps, n.net.raftTransport())
+		return err
+	})
 	if err != nil {
 		return haltf("raft cannot start on this data: %w", err)
 	}
@@ -258,7 +263,11 @@ func (n *Node) appliedEntry(stamp fsm.Time) {
 // damaged is told of a stored entry that is not what was written. It does not
 // return: raft must not go on with such an entry.
 func (n *Node) damaged(err error) {
-	n.fsm.stop(haltf("%w", err))
+	var h *HaltError
+	if !errors.As(err, &h) {
+		h = haltf("%w", err)
+	}
+	n.fsm.stop(h)
 	select {}
 }
 

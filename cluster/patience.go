@@ -12,6 +12,8 @@ const (
 	patientAtMost = 30 * time.Second // raft counts one failure for each
 )
 
+var errStalledDisk = errors.New("this node's disk does not answer: it says nothing as a leader")
+
 // unreachableError is a raft connection that could not be opened: nothing of
 // the call was sent.
 type unreachableError struct{ err error }
@@ -25,10 +27,17 @@ func (e *unreachableError) Unwrap() error { return e.err }
 // follower is back: heartbeats reach it, entries do not, and if its vote is
 // needed for the quorum every write waits as long. The wait ends with the
 // leadership. Heartbeats fail at once, as raft expects: their pauses are short.
+//
+// A leader whose disk does not answer is silent: its heartbeats would keep the
+// others from electing one that works (hashicorp/raft#503). Should the disk
+// come back in time, the node goes on as a follower.
 func (t safeTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	heartbeat := len(args.Entries) == 0 && args.PrevLogEntry == 0 && args.LeaderCommitIndex == 0
 	began := time.Now()
 	for {
+		if t.n.stalls != nil && t.n.stalls.Load() > 0 {
+			return errStalledDisk
+		}
 		err := t.NetworkTransport.AppendEntries(id, target, args, resp)
 		var gone *unreachableError
 		if heartbeat || !errors.As(err, &gone) || time.Since(began) > patientAtMost {

@@ -38,6 +38,7 @@ type network struct {
 	trans   safeTransport
 	handler atomic.Pointer[peerHandler]
 	leadsIn atomic.Pointer[func(term uint64) bool] // whether raft here leads in term
+	stalls  *atomic.Int32                          // writes that the disk does not answer; nil: none
 	served  chan struct{}                          // one token a request under way
 
 	ctx    context.Context // ends when the network closes

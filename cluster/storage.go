@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -18,11 +19,11 @@ import (
 )
 
 const (
-	logCacheSize     = 1024 // entries kept in memory for replication
-	snapshotsKept    = 3    // a damaged one lets an older take over (R8)
-	diskStall        = 4 * time.Second
-	fileLockTimeout  = time.Second // bbolt's default waits for ever
-	oldSnapshotParts = ".tmp"      // left over by a crash while one was written
+	logCacheSize     = 1024            // entries kept in memory for replication
+	snapshotsKept    = 3               // a damaged one lets an older take over (R8)
+	diskStall        = 8 * time.Second // a write that takes longer ends the process
+	fileLockTimeout  = time.Second     // bbolt's default waits for ever
+	oldSnapshotParts = ".tmp"          // left over by a crash while one was written
 )
 
 // storage is what raft keeps on disk, or in memory when there is no data
@@ -31,6 +32,8 @@ type storage struct {
 	logs   raft.LogStore
 	stable raft.StableStore
 	snaps  raft.SnapshotStore
+
+	stalls atomic.Int32 // writes that the disk has not answered for a while
 
 	dir    string
 	bolt   *raftboltdb.BoltStore
@@ -46,10 +49,9 @@ type storage struct {
 func openStorage(cfg Config, logger hclog.Logger, onDamage func(error)) (*storage, error) {
 	if cfg.DataDir == "" {
 		mem := raft.NewInmemStore()
-		return &storage{
-			logs:   &logStore{inner: mem, guard: storeGuard{onDamage: onDamage}},
-			stable: mem, snaps: raft.NewInmemSnapshotStore(),
-		}, nil
+		s := &storage{stable: mem, snaps: raft.NewInmemSnapshotStore()}
+		s.logs = &logStore{inner: cfg.wrapped(mem), guard: s.guard(onDamage)}
+		return s, nil
 	}
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, refusef("data directory %s cannot be made: %w", cfg.DataDir, err)
@@ -59,14 +61,14 @@ func openStorage(cfg Config, logger hclog.Logger, onDamage func(error)) (*storag
 		return nil, err
 	}
 	s := &storage{dir: cfg.DataDir, unlock: unlock}
-	if err := s.open(logger, onDamage); err != nil {
+	if err := s.open(cfg, logger, onDamage); err != nil {
 		_ = s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *storage) open(logger hclog.Logger, onDamage func(error)) error {
+func (s *storage) open(cfg Config, logger hclog.Logger, onDamage func(error)) error {
 	var err error
 	if s.snaps, err = openSnapshots(s.dir, logger); err != nil {
 		return err
@@ -104,6 +106,10 @@ func (s *storage) open(logger hclog.Logger, onDamage func(error)) error {
 	}
 	s.logs, err = raft.NewLogCache(logCacheSize, logs)
 	return err
+}
+
+func (s *storage) guard(onDamage func(error)) storeGuard {
+	return storeGuard{onDamage: onDamage, stallAfter: diskStall, stalls: &s.stalls}
 }
 
 // verify reads all that is stored. raft panics when an entry behind its newest

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -672,10 +673,25 @@ func TestB04_DiskThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := &told{}
-		g := storeGuard{onDamage: d.add, stallAfter: diskStall}
+		var stalls atomic.Int32
+		g := storeGuard{onDamage: d.add, stallAfter: diskStall, stalls: &stalls}
 		takes := func(much time.Duration) {
-			if err := g.write("store log entries", func() error { time.Sleep(much); return nil }); err != nil {
+			if err := g.write("store log entries", func() error {
+				time.Sleep(diskStall/stallSteps - time.Millisecond)
+				if synctest.Wait(); stalls.Load() != 0 {
+					t.Error("stalled before the first step is over")
+				}
+				time.Sleep(2 * time.Millisecond)
+				if synctest.Wait(); stalls.Load() != 1 {
+					t.Error("not stalled after the first step")
+				}
+				time.Sleep(much)
+				return nil
+			}); err != nil {
 				t.Error(err)
+			}
+			if stalls.Load() != 0 {
+				t.Error("still stalled after the answer")
 			}
 			synctest.Wait()
 		}
@@ -688,7 +704,7 @@ func TestB04_DiskThatDoesNotAnswer(t *testing.T) {
 		if got := d.all(); len(got) != 1 {
 			t.Fatalf("a hung disk: %v", got)
 		} else {
-			wantHalt(t, got[0], ExitStalled, "store log entries: the disk has not answered for 4s")
+			wantHalt(t, got[0], ExitStalled, "store log entries: the disk has not answered for 8s")
 		}
 	})
 }

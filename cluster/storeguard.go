@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -16,7 +17,14 @@ import (
 type storeGuard struct {
 	onDamage   func(error)
 	stallAfter time.Duration // 0: never
+	// stalls counts the writes that have not been answered for a step of
+	// stallAfter; nil: nobody wants to know.
+	stalls *atomic.Int32
 }
+
+// stallSteps divides stallAfter: after one step a stalled leader falls silent,
+// so that the others elect another (transport.go), after all the process ends.
+const stallSteps = 16
 
 // run calls f. Damage is told before it returns, because raft panics on an
 // unreadable entry and would hide the reason.
@@ -48,33 +56,42 @@ func noSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
-// watch tells of a write that is not done after stallAfter. It counts that out
-// in steps, because a process that was stopped and continued has lost time, not
-// its disk: then only one step is over.
-func (g storeGuard) watch(what string) (done func() bool) {
-	if g.stallAfter <= 0 {
-		return func() bool { return true }
+// watch tells of a write that is not done in time: after one step in stalls,
+// after stallAfter as damage. It counts that out in steps, because a process
+// that was stopped and continued has lost time, not its disk: then only one
+// step is over.
+func (g storeGuard) watch(what string) (done func()) {
+	if g.stallAfter <= 0 || mutant == "nowatchdog" {
+		return func() {}
 	}
-	const steps = 8
-	var mu sync.Mutex // guards n and dog
-	n := 0
+	var mu sync.Mutex // guards n, over and dog
+	n, over := 0, false
 	var dog *time.Timer
 	mu.Lock()
 	defer mu.Unlock()
-	dog = time.AfterFunc(g.stallAfter/steps, func() {
+	dog = time.AfterFunc(g.stallAfter/stallSteps, func() {
 		mu.Lock()
 		defer mu.Unlock()
-		if n++; n < steps {
-			dog.Reset(g.stallAfter / steps)
+		if over {
+			return
+		}
+		if n++; n == 1 && g.stalls != nil {
+			g.stalls.Add(1)
+		}
+		if n < stallSteps {
+			dog.Reset(g.stallAfter / stallSteps)
 			return
 		}
 		go g.onDamage(&HaltError{ExitStalled, fmt.Errorf("%s: the disk has not answered for %v", what, g.stallAfter)})
 	})
-	return func() bool {
+	return func() {
 		mu.Lock()
 		defer mu.Unlock()
-		n = -1 << 20
-		return dog.Stop()
+		over = true
+		dog.Stop()
+		if n > 0 && g.stalls != nil {
+			g.stalls.Add(-1)
+		}
 	}
 }
 
