@@ -87,7 +87,9 @@ func (s *shared) try(ctx context.Context, p *pacer, r *request, t *tally, accept
 	if err != nil {
 		t.unknown = t.unknown || !neverSent(err)
 		t.cause = err
-		if ctx.Err() == nil { // else it says nothing of the node
+		// A caller that hung up says nothing of the node. A budget that is over
+		// does: short ones would else end at the same silent node for ever.
+		if !errors.Is(ctx.Err(), context.Canceled) {
 			s.leave(e, err)
 		}
 		return false, err

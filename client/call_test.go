@@ -30,7 +30,7 @@ func TestFailOverIsStickyAndImmediate(t *testing.T) {
 		"lost":    {lost: true},
 		"404":     {status: 404, body: "nothing here"},
 		"portal":  {status: 200, body: "<html>log in first</html>"},
-		"moved":   {status: 307, header: http.Header{"Location": {"http://elsewhere/"}}},
+		"moved":   {status: 302, header: http.Header{"Location": {"http://elsewhere/"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -172,6 +172,28 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 	}
 }
 
+// The node that answered is asked first by the next call, in whatever order a
+// call came to it.
+func TestTheNodeThatAnsweredIsKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, w := newWire()
+		w.fate = func(s sent, nth int) fate {
+			if nth > 3 {
+				return fate{}
+			}
+			after := map[string]string{"n1": "5", "n2": "1", "n3": "5"}[s.host]
+			return fate{status: 503, body: "busy", header: http.Header{"Retry-After": {after}}}
+		}
+		c := dial(t, w)
+		mustReserve(t, c, "order-0001")
+		mustReserve(t, c, "order-0002")
+		if got := hosts(w.calls(""))[3:]; got[0] != "n2" || got[1] != "n2" {
+			t.Errorf("asked %v", got)
+		}
+	})
+}
+
 // A call whose budget ends before a node may be asked again says so at once.
 func TestRetryAfterBeyondTheBudget(t *testing.T) {
 	t.Parallel()
@@ -255,6 +277,31 @@ func TestBudget(t *testing.T) {
 			// The node's own "no decision" comes before the client turns away.
 			if got := w.calls("")[0].header.Get("Onced-Timeout"); got != "1.35s" {
 				t.Errorf("Onced-Timeout is %q", got)
+			}
+		})
+	})
+	t.Run("too short for a second node", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			_, w := newWire()
+			w.fate = func(s sent, _ int) fate { return fate{silent: s.host == "n1"} }
+			c := dial(t, w)
+			for i, want := range []error{client.ErrUnavailable, nil} {
+				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+				if _, err := c.Reserve(ctx, client.ReserveRequest{Key: key}); !errors.Is(err, want) {
+					t.Errorf("call %d: %v", i, err)
+				}
+				cancel()
+			}
+			// Hanging up says nothing of the node.
+			c = dial(t, w)
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Millisecond, cancel)
+			_, err := c.Reserve(ctx, client.ReserveRequest{Key: key})
+			is(t, err, client.ErrUnavailable, context.Canceled)
+			w.fate = nil
+			mustReserve(t, c, "order-0002")
+			if got := hosts(w.calls("")); got[len(got)-1] != "n1" {
+				t.Errorf("asked %v", got)
 			}
 		})
 	})

@@ -546,6 +546,14 @@ func TestDoFailOpen(t *testing.T) {
 		if _, err = client.Do(t.Context(), c, client.Call{Key: key}, mustNotRun(t), client.FailOpen()); !errors.Is(err, client.ErrInFlight) {
 			t.Errorf("a decision was overridden: %v", err)
 		}
+		// What may have been claimed unseen is not given back: it ran.
+		w.fate = func(s sent, _ int) fate { return fate{lost: s.op == "reserve"} }
+		if out, err := client.Do(t.Context(), c, client.Call{Key: "order-0002"}, pay(&runs), client.FailOpen()); err != nil || !out.Unguarded {
+			t.Errorf("%+v, %v", out, err)
+		}
+		w.fate = nil
+		time.Sleep(time.Minute)
+		n.want(t, "order-0002", "uncertain")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err = client.Do(ctx, c, call, mustNotRun(t), client.FailOpen())

@@ -71,13 +71,11 @@ func FailedWith(code string, err error, response any) error {
 	return &failure{code, err, response}
 }
 
-// sealed are the errors that Do returns. A run that calls Do for a part of its
-// work and returns its error says nothing about the rest of its work by it.
-type sealed interface{ sealed() }
-
 // classify finds the mark in what a run returned: the outermost in its chain.
 // Joined errors are not looked into: one part that did not start says nothing
-// of the other.
+// of the other. The errors of Do itself are joined ones for the same reason: a
+// run that calls Do for a part of its work, and returns its error, says nothing
+// of the rest by it.
 func classify(err error) (*notStarted, *failure) {
 	for err != nil {
 		switch e := err.(type) {
@@ -85,8 +83,6 @@ func classify(err error) (*notStarted, *failure) {
 			return e, nil
 		case *failure:
 			return nil, e
-		case sealed:
-			return nil, nil
 		}
 		one, ok := err.(interface{ Unwrap() error })
 		if !ok {
@@ -106,7 +102,6 @@ type NotStartedError struct {
 
 func (e *NotStartedError) Error() string   { return e.Key + ": " + e.Err.Error() }
 func (e *NotStartedError) Unwrap() []error { return []error{ErrNotStarted, e.Err} }
-func (e *NotStartedError) sealed()         {}
 
 // FailedError: the run failed for good. It is ErrFailed.
 type FailedError struct {
@@ -130,7 +125,6 @@ func (e *FailedError) Unwrap() []error {
 	}
 	return []error{ErrFailed, e.Err}
 }
-func (e *FailedError) sealed() {}
 
 // UncertainError: the run started, and nobody can tell whether its effect
 // happened. Nothing was recorded: until the lease ends others are told in
@@ -156,7 +150,6 @@ func (e *UncertainError) Unwrap() []error {
 	}
 	return all
 }
-func (e *UncertainError) sealed() {}
 
 // UnrecordedError: what the run came to is known to this caller and not to the
 // cluster, where the key becomes uncertain, or belongs to another. Run is what
@@ -186,7 +179,6 @@ func (e *UnrecordedError) Unwrap() []error {
 	}
 	return all
 }
-func (e *UnrecordedError) sealed() {}
 
 // replayError: see ErrReplay.
 type replayError struct {
@@ -196,4 +188,3 @@ type replayError struct {
 
 func (e *replayError) Error() string   { return e.key + ": " + e.err.Error() }
 func (e *replayError) Unwrap() []error { return []error{ErrReplay, e.err} }
-func (e *replayError) sealed()         {}
