@@ -46,7 +46,7 @@ func (n *nodes) costs() (c costs) {
 func (n *nodes) quiet(f func()) costs {
 	n.t.Helper()
 	least := costs{1e9, 1e9, 0}
-	for range 8 {
+	for range 4 {
 		before := n.costs()
 		f()
 		after := n.costs()

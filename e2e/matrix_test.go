@@ -15,7 +15,6 @@ import (
 // rules, for L and X under strict and L and E under gateway.
 type profile struct {
 	name     string
-	preset   string // "preset":..., first members of every PUT
 	forget   string // policy while the horizon is raised
 	early    string // policy under which the states of before are claimed
 	before   string

@@ -139,9 +139,10 @@ func (c *trio) alone(t *testing.T, i int, held string) {
 				t.Errorf("GET %s with two of three down: %s", path, a)
 			}
 		}
-		for k, a := range c.batch(i, "default", []map[string]any{
+		batch := c.call(i, "default", "batch", map[string]any{"operations": []map[string]any{
 			{"op": "reserve", "key": "settled-key-0001", "request": 1}, with(hold, "op", "commit"), {"op": "reserve", "key": "short"},
-		}) {
+		}}, "Onced-Timeout", "1s")
+		for k, a := range batch.results(t) {
 			if want := []int{503, 503, 400}[k]; a.status != want {
 				t.Errorf("item %d of a batch with two of three down: %s, want %d", k, a, want)
 			}
