@@ -283,7 +283,7 @@ func TestBudget(t *testing.T) {
 	t.Run("too short for a second node", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			_, w := newWire()
-			w.fate = func(s sent, _ int) fate { return fate{silent: s.host == "n1"} }
+			w.fate = func(s sent, _ int) fate { return fate{silent: s.host == "n1", before: time.Millisecond} }
 			c := dial(t, w)
 			for i, want := range []error{client.ErrUnavailable, nil} {
 				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
