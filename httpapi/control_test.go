@@ -233,7 +233,7 @@ func TestMetrics(t *testing.T) {
 		`onced_requests_total{namespace="known",operation="batch",outcome="batch"} 1`,
 		`onced_requests_total{namespace="",operation="reserve",outcome="namespace_not_found"} 2`,
 		`onced_requests_total{namespace="",operation="unrouted",outcome="route_not_found"} 1`,
-		`onced_request_duration_seconds_count{operation="reserve"} 7`,
+		`onced_request_duration_seconds_count{operation="reserve"} 8`,
 		`onced_build_info{version="v0.0.0-test"} 1`,
 	} {
 		if !strings.Contains(text, line+"\n") {
