@@ -64,6 +64,7 @@ func (c *trio) commits(t *testing.T) {
 	for k, a := range c.batch(0, "default", items) {
 		tokens[k] = a.Token
 	}
+	c.settledState(0, 1, 2)
 	var group sync.WaitGroup
 	for worker := range 8 {
 		group.Go(func() {
