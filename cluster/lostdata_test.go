@@ -1,0 +1,47 @@
+package cluster
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestB09_EmptiedLogIsRefused empties raft.db on two of three nodes: bbolt
+// opens it as a new database, and two nodes without a memory would elect one of
+// them and lose all that was acknowledged (hashicorp/raft#122, raft-traps 0.9).
+func TestB09_EmptiedLogIsRefused(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t, 3, t.TempDir(), nil)
+	settled(t, c.nodes[0], "acknowledged")
+	c.agree()
+	for i := range c.nodes {
+		c.stop(i)
+	}
+	for _, i := range []int{0, 1} {
+		db := filepath.Join(c.dir, c.members[i].ID, raftFile)
+		if err := os.Truncate(db, 0); err != nil {
+			t.Fatal(err)
+		}
+		c.refusedStart(i, "Put the old disk back")
+	}
+	// A quorum of whole disks is enough to go on.
+	if err := os.RemoveAll(filepath.Join(c.dir, c.members[0].ID)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.start(2); err != nil {
+		t.Fatal(err)
+	}
+	c.refusedStart(0, "n1 was a member of this cluster with other data. Put the old disk back, or remove n1 and add the machine under a new id.")
+}
+
+// refusedStart starts a node that must refuse with exit code 78 and a sentence.
+func (c *trio) refusedStart(i int, sentence string) {
+	c.t.Helper()
+	err := c.start(i)
+	var h *HaltError
+	if !errors.As(err, &h) || h.ExitCode != ExitRefused || !strings.Contains(h.Error(), sentence) {
+		c.t.Fatalf("start of %s: %v, want exit code %d and %q", c.members[i].ID, err, ExitRefused, sentence)
+	}
+}
