@@ -400,6 +400,7 @@ func TestMediaTypesAndSizes(t *testing.T) {
 			{"Content-Type", "-", "Content-Type", "application/problem+json"},
 			{"Content-Type", "-", "Content-Type", "application/json; charset=latin1"},
 			{"Content-Type", "-", "Content-Type", "application/json; boundary=x"},
+			{"Content-Type", "-", "Content-Type", "application/json; version=utf-8"},
 			{"Content-Type", "-", "Content-Type", "application/x-www-form-urlencoded"},
 			{"Content-Type", "application/json"}, // a second line
 			{"Content-Encoding", "gzip"},

@@ -324,6 +324,11 @@ func TestDeadlines(t *testing.T) {
 	}
 	e.node.mu.Lock()
 	defer e.node.mu.Unlock()
+	for i, most := range []time.Duration{time.Millisecond, 300 * time.Millisecond, 300 * time.Millisecond} {
+		if left := e.node.lefts[i+1]; left > most {
+			t.Errorf("call %d has %v left, want at most %v", i, left, most)
+		}
+	}
 	for _, err := range e.node.ctxErrs[1:] {
 		if err != context.DeadlineExceeded {
 			t.Errorf("the context ended by %v", err)

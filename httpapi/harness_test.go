@@ -39,6 +39,7 @@ type fakeNode struct {
 	checks  []idem.Check
 	decided []*fsm.Command
 	waits   []time.Duration
+	lefts   []time.Duration // time to the deadline as Decide was entered
 	reads   []fsm.ReadOptions
 	ctxErrs []error       // of the contexts as Decide was left
 	hold    chan struct{} // Decide waits for it, or for its context
@@ -68,6 +69,8 @@ func (n *fakeNode) Decide(ctx context.Context, cmds []*fsm.Command, wait time.Du
 	defer over.Stop()
 	n.mu.Lock()
 	n.waits = append(n.waits, wait)
+	deadline, _ := ctx.Deadline()
+	n.lefts = append(n.lefts, time.Until(deadline))
 	hold := n.hold
 	if n.noWait {
 		wait = 0
