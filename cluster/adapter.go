@@ -17,9 +17,10 @@ import (
 // adapter is the state machine as raft sees it. It applies on raft's goroutine
 // and wakes whoever waits for a key or an index.
 type adapter struct {
-	halt     func(*HaltError)
-	onLive   func(stamp fsm.Time) // an entry was applied; not for entries of our own
-	onMember func()               // what the log says of nodes or cluster changed
+	halt      func(*HaltError)
+	onLive    func(stamp fsm.Time)          // an entry was applied; not for entries of our own
+	onMember  func()                        // what the log says of nodes or cluster changed
+	onApplied func(index, stateHash uint64) // as Config has it
 
 	halted atomic.Bool
 	config atomic.Uint64 // index of the last membership entry (hashicorp/raft#695 section 0.6: GetConfiguration has none)
@@ -67,6 +68,9 @@ func (a *adapter) Apply(l *raft.Log) any {
 	results := a.machine.Apply(l.Index, e)
 	now := a.machine.Now()
 	at, ours, theirs, diverged := a.machine.Diverged()
+	if a.onApplied != nil {
+		a.onApplied(l.Index, a.machine.StateHash())
+	}
 	a.mu.Unlock()
 	if diverged {
 		a.stop(haltf("the state of this node differs from the leader's at index %d (%016x, the leader has %016x). Stop this node and replace its data", at, ours, theirs))

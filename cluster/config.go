@@ -5,6 +5,7 @@
 package cluster
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -52,6 +53,13 @@ type Config struct {
 
 	wrapLogs      func(raft.LogStore) raft.LogStore // tests put a slow or failing store here
 	snapshotEvery time.Duration                     // tests take snapshots sooner; 0: 15 s
+	disk          *memoryDisk                       // without DataDir: what is kept over a restart; nil: nothing
+
+	// onApplied is told the state hash after each entry; nil but in tests.
+	onApplied func(index, stateHash uint64)
+
+	// dial opens inter-node connections; nil: TCP. The simulation has its own.
+	dial func(ctx context.Context, addr string) (net.Conn, error)
 }
 
 // Exit codes of a node that stops itself.
@@ -154,4 +162,15 @@ func (c Config) wrapped(s raft.LogStore) raft.LogStore {
 		return s
 	}
 	return c.wrapLogs(s)
+}
+
+func (c Config) openIdentity() (*identityStore, error) {
+	if c.DataDir == "" && c.disk != nil && c.disk.identity != nil {
+		return c.disk.identity, nil
+	}
+	id, err := openIdentity(c.DataDir, c.NodeID, c.Members, c.Rand)
+	if err == nil && c.disk != nil {
+		c.disk.identity = id
+	}
+	return id, err
 }

@@ -66,6 +66,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	n.clock = newClock(cfg.Now)
 	n.clock.setVoters(len(cfg.Members))
 	n.fsm = newAdapter(n.halt)
+	n.fsm.onApplied = cfg.onApplied
 	n.batch = newBatcher(n, maxEntryCommands, n.leads, n.commit)
 	n.relays = newBatcher(n, maxRelayCommands, func() error { return nil }, n.relay)
 	n.count = newReplayCounter()
@@ -99,7 +100,7 @@ func firstHalt(err error) error {
 }
 
 func (n *Node) open(ctx context.Context) (err error) {
-	if n.id, err = openIdentity(n.cfg.DataDir, n.cfg.NodeID, n.cfg.Members, n.cfg.Rand); err != nil {
+	if n.id, err = n.cfg.openIdentity(); err != nil {
 		return err
 	}
 	hlog := newHclog(n.log)

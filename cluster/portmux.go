@@ -246,10 +246,7 @@ func (n *network) dial(ctx context.Context, kind byte, addr string) (*trackedCon
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	defer context.AfterFunc(n.ctx, cancel)()
-	d := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
-		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3,
-	}}
-	raw, err := d.DialContext(ctx, "tcp", addr)
+	raw, err := n.dialAddr(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
@@ -269,4 +266,14 @@ func (n *network) dial(ctx context.Context, kind byte, addr string) (*trackedCon
 		return nil, err
 	}
 	return c, nil
+}
+
+func (n *network) dialAddr(ctx context.Context, addr string) (net.Conn, error) {
+	if n.cfg.dial != nil {
+		return n.cfg.dial(ctx, addr)
+	}
+	d := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
+		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3,
+	}}
+	return d.DialContext(ctx, "tcp", addr)
 }

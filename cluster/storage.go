@@ -40,6 +40,19 @@ type storage struct {
 	unlock func() error
 }
 
+// memoryDisk is what a node without a data directory keeps.
+type memoryDisk struct {
+	logs     raft.LogStore
+	stable   raft.StableStore
+	snaps    raft.SnapshotStore
+	identity *identityStore // nil before the first start
+}
+
+func newMemoryDisk() *memoryDisk {
+	mem := raft.NewInmemStore()
+	return &memoryDisk{logs: mem, stable: mem, snaps: raft.NewInmemSnapshotStore()}
+}
+
 // openStorage opens the log, the settings and the snapshots of raft. All that
 // is stored is checked before it answers, because raft and bbolt panic on
 // damage: a damaged raft.db is a *HaltError with exit code 70, a directory that
@@ -48,9 +61,12 @@ type storage struct {
 // not return.
 func openStorage(cfg Config, logger hclog.Logger, onDamage func(error)) (*storage, error) {
 	if cfg.DataDir == "" {
-		mem := raft.NewInmemStore()
-		s := &storage{stable: mem, snaps: raft.NewInmemSnapshotStore()}
-		s.logs = &logStore{inner: cfg.wrapped(mem), guard: s.guard(onDamage)}
+		d := cfg.disk
+		if d == nil {
+			d = newMemoryDisk()
+		}
+		s := &storage{stable: d.stable, snaps: d.snaps}
+		s.logs = &logStore{inner: cfg.wrapped(d.logs), guard: s.guard(onDamage)}
 		return s, nil
 	}
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
