@@ -78,7 +78,7 @@ func TestQueueWakesItsTakers(t *testing.T) {
 		synctest.Wait()
 		q.push(proposalOf("a", 1))
 		q.push(proposalOf("b", 1))
-		if (<-got) == nil || (<-got) == nil {
+		if first, second := <-got, <-got; first == nil || second == nil {
 			t.Error("a taker got nothing")
 		}
 		ctx, cancel := context.WithCancel(t.Context())
