@@ -106,6 +106,22 @@ func (it *item) takeVersion(in *input, expected *uint64) *idem.Error {
 	return nil
 }
 
+// takeOutcome puts the response of a commit or fail into the command, or that
+// its holder had one that is too large to send. That is an outcome of its own:
+// it is not the same as having none.
+func (it *item) takeOutcome(c *call, kind string, response jsontext.Value, omitted bool) *idem.Error {
+	if !omitted {
+		return it.takeResponse(c, kind, response)
+	}
+	if response != nil {
+		return invalid("responseOmitted says that response is left out, but response is there: send one of them")
+	}
+	it.cmd.ResponseOmitted = true
+	var err *idem.Error
+	it.cmd.OutcomeDigest, err = idem.OutcomeDigest(kind+", omitted", it.cmd.ErrorCode, nil, false)
+	return err
+}
+
 // takeResponse puts a response into the command: redacted if the namespace
 // says so, digested whole, and left out when it is larger than any namespace
 // keeps. White space between tokens goes, everything else stays as sent.

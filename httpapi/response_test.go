@@ -163,8 +163,19 @@ func TestLargeResponses(t *testing.T) {
 		}
 	}
 	e.node.mu.Unlock()
+	// A holder that cannot even send it says so; that is not the same as having
+	// no response.
+	token := e.reserve("not-sent-0001", attemptA)
+	omitted := `{"key":"not-sent-0001","token":"` + token + `","responseOmitted":true`
+	e.post("commit", omitted+`,"response":1}`).problem(400, idem.CodeInvalidRequest)
+	for range 2 {
+		if g := e.post("commit", omitted+`}`).ok(200); g.at("record", "responseOmitted") != true {
+			t.Errorf("%s", g.raw)
+		}
+	}
+	e.post("commit", `{"key":"not-sent-0001","token":"`+token+`"}`).problem(409, idem.CodeAlreadySettled)
 	// Exactly the limit fits, counted without white space between tokens.
-	token := e.reserve("just-fits-0001", attemptA)
+	token = e.reserve("just-fits-0001", attemptA)
 	g := e.post("commit", `{"key":"just-fits-0001","token":"`+token+`","response": [  "`+strings.Repeat("x", 64<<10-4)+`"  ] }`).ok(200)
 	if g.at("record", "responseOmitted") != nil {
 		t.Error("a response of just maxResponseBytes was left out")

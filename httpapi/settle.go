@@ -27,7 +27,8 @@ func (it *item) beginHolder(c *call, in *input, op fsmpb.Op, m *holder) *idem.Er
 
 type commitBody struct {
 	holder
-	Response jsontext.Value `json:"response"` // null is a response, absence is none
+	Response        jsontext.Value `json:"response"`        // null is a response, absence is none
+	ResponseOmitted bool           `json:"responseOmitted"` // there was one, too large to send
 }
 
 type commitItem struct {
@@ -43,13 +44,14 @@ func decodeCommit(c *call, in *input, it *item) *idem.Error {
 	if err := it.beginHolder(c, in, fsmpb.Op_OP_COMMIT, &b.holder); err != nil {
 		return err
 	}
-	return it.takeResponse(c, kindCommitted, b.Response)
+	return it.takeOutcome(c, kindCommitted, b.Response, b.ResponseOmitted)
 }
 
 type failBody struct {
 	holder
-	ErrorCode *string        `json:"errorCode"`
-	Response  jsontext.Value `json:"response"`
+	ErrorCode       *string        `json:"errorCode"`
+	Response        jsontext.Value `json:"response"`
+	ResponseOmitted bool           `json:"responseOmitted"`
 }
 
 type failItem struct {
@@ -72,7 +74,7 @@ func decodeFail(c *call, in *input, it *item) *idem.Error {
 		return err
 	}
 	it.cmd.ErrorCode = *b.ErrorCode
-	return it.takeResponse(c, kindFailed, b.Response)
+	return it.takeOutcome(c, kindFailed, b.Response, b.ResponseOmitted)
 }
 
 type releaseBody struct {
