@@ -165,7 +165,7 @@ func TestSweepAndAudit(t *testing.T) {
 func TestHealthStatsCluster(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t)
-	if g := e.do("GET", "/healthz", "").ok(200); g.raw != `{"status":"ok"}` {
+	if g := e.do("GET", "/healthz", "").ok(200); g.raw != `{"status":"ok"}`+"\n" {
 		t.Errorf("healthz: %s", g.raw)
 	}
 	if g := e.do("GET", "/readyz", "").ok(200); g.str("status") != "ready" || g.at("checks") != nil {

@@ -21,6 +21,8 @@ var wire = json.JoinOptions(jsontext.PreserveRawStrings(true), json.Deterministi
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
+var newline = []byte("\n")
+
 // send writes rep: headers, then the whole body in one write.
 func (c *call) send(rep *reply) {
 	buf := buffers.Get().(*bytes.Buffer)
@@ -50,6 +52,9 @@ func (c *call) send(rep *reply) {
 			contentType = "application/problem+json"
 			_ = json.MarshalWrite(buf, rep.body, wire)
 		}
+	}
+	if buf.Len() > 0 && !bytes.HasSuffix(buf.Bytes(), newline) {
+		buf.Write(newline) // or a shell prompt sticks to it
 	}
 	h := c.w.Header()
 	c.headers(h)
