@@ -55,6 +55,8 @@ type Config struct {
 	snapshotEvery time.Duration                     // tests take snapshots sooner; 0: 15 s
 	disk          *memoryDisk                       // without DataDir: what is kept over a restart; nil: nothing
 
+	diskStall     time.Duration                     // tests hold the log up for longer; 0: diskStall
+
 	// onApplied is told the state hash after each entry; nil but in tests.
 	onApplied func(index, stateHash uint64)
 
@@ -143,6 +145,9 @@ func (c Config) validated() (Config, error) {
 	}
 	if c.SnapshotThreshold == 0 {
 		c.SnapshotThreshold = 32_768
+	}
+	if c.diskStall == 0 {
+		c.diskStall = diskStall
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -66,7 +66,7 @@ func openStorage(cfg Config, logger hclog.Logger, onDamage func(error)) (*storag
 			d = newMemoryDisk()
 		}
 		s := &storage{stable: d.stable, snaps: d.snaps}
-		s.logs = &logStore{inner: cfg.wrapped(d.logs), guard: s.guard(onDamage)}
+		s.logs = &logStore{inner: cfg.wrapped(d.logs), guard: s.guard(cfg, onDamage)}
 		return s, nil
 	}
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
@@ -124,8 +124,8 @@ func (s *storage) open(cfg Config, logger hclog.Logger, onDamage func(error)) er
 	return err
 }
 
-func (s *storage) guard(onDamage func(error)) storeGuard {
-	return storeGuard{onDamage: onDamage, stallAfter: diskStall, stalls: &s.stalls}
+func (s *storage) guard(cfg Config, onDamage func(error)) storeGuard {
+	return storeGuard{onDamage: onDamage, stallAfter: cfg.diskStall, stalls: &s.stalls}
 }
 
 // verify reads all that is stored. raft panics when an entry behind its newest

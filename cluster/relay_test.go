@@ -1,0 +1,111 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/onced/onced/fsm"
+	"github.com/onced/onced/idem"
+)
+
+// heldTrio is a cluster whose leader's log can be held up.
+func heldTrio(t *testing.T) (c *trio, leader int, g *gate) {
+	t.Helper()
+	gates := map[string]*gate{"n1": {}, "n2": {}, "n3": {}}
+	c = newTrio(t, 3, "", func(cfg *Config) {
+		mine := gates[cfg.NodeID]
+		cfg.diskStall = time.Hour // or the leader falls silent
+		cfg.wrapLogs = func(s raft.LogStore) raft.LogStore { return gatedLogs{s, mine} }
+	})
+	leader = c.leader()
+	g = gates[c.nodes[leader].ID()]
+	t.Cleanup(g.open)
+	return c, leader, g
+}
+
+// TestFollowersCoalesce has many clients ask a follower while the leader's log
+// is held up: what waits goes to the leader in few messages.
+func TestFollowersCoalesce(t *testing.T) {
+	t.Parallel()
+	c, _, g := heldTrio(t)
+	f := c.nodes[c.follower()]
+	settled(t, f, "before-coalescing")
+	sent := f.forwarded.Load()
+	g.shut()
+	var asked sync.WaitGroup
+	for i := range 200 {
+		asked.Add(1)
+		go func() {
+			defer asked.Done()
+			decide(t, f, reserveCmd(fmt.Sprintf("coalesced-%06d", i)))
+		}()
+	}
+	c.eventually("all but what is under way waits on the follower", func() error {
+		if f.forwarded.Load() == sent || g.held.Load() == 0 {
+			return errors.New("nothing is under way")
+		}
+		if w := f.relays.queue.waiting(); w == 0 {
+			return errors.New("nothing waits")
+		}
+		return nil
+	})
+	g.open()
+	asked.Wait()
+	if n := f.forwarded.Load() - sent; n > 20 {
+		t.Errorf("200 commands took %d messages", n)
+	}
+}
+
+// TestAStormOfOneKey sends 90 clients over all nodes to one key while the log
+// is held up: the leader has one entry in flight, and the next takes the rest.
+func TestAStormOfOneKey(t *testing.T) {
+	t.Parallel()
+	c, leader, g := heldTrio(t)
+	n := c.nodes[leader]
+	settled(t, n, "before-the-storm")
+	entries := n.entries.Load()
+	g.shut()
+	var asked sync.WaitGroup
+	var mu sync.Mutex
+	granted := 0
+	for i := range 90 {
+		asked.Add(1)
+		go func() {
+			defer asked.Done()
+			r, _ := decide(t, c.nodes[i%3], reserveCmd("one-hot-key"))
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case r.Outcome == fsm.OutcomeReserved:
+				granted++
+			case r.Code != idem.CodeInFlight:
+				t.Errorf("%v %s", r.Outcome, r.Code)
+			}
+		}()
+	}
+	c.eventually("the storm waits at the leader", func() error {
+		if h := g.held.Load(); h != 1 {
+			return fmt.Errorf("%d writes are held", h)
+		}
+		if n.batch.queue.waiting() < 30 {
+			return errors.New("it has not come yet")
+		}
+		return nil
+	})
+	if inFlight := n.entries.Load() - entries; inFlight != 1 {
+		t.Errorf("%d entries are in flight", inFlight)
+	}
+	g.open()
+	asked.Wait()
+	if granted != 1 {
+		t.Errorf("%d were granted", granted)
+	}
+	if took := n.entries.Load() - entries; took > 10 {
+		t.Errorf("a storm of 90 took %d entries", took)
+	}
+}
