@@ -55,7 +55,7 @@ type Config struct {
 	snapshotEvery time.Duration                     // tests take snapshots sooner; 0: 15 s
 	disk          *memoryDisk                       // without DataDir: what is kept over a restart; nil: nothing
 
-	diskStall     time.Duration                     // tests hold the log up for longer; 0: diskStall
+	diskStall time.Duration // tests hold the log up for longer; 0: diskStall
 
 	// onApplied is told the state hash after each entry; nil but in tests.
 	onApplied func(index, stateHash uint64)
