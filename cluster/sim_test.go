@@ -318,7 +318,8 @@ func (s *sim) run(d time.Duration) {
 	var clients sync.WaitGroup
 	for i := range 10 {
 		clients.Add(1)
-		go func() { defer clients.Done(); s.client(ctx, int64(i)+s.rng.Int63n(1)*10) }()
+		seed := int64(i) + 10*s.rng.Int63n(1<<20) // the residue by 5 says which keys are shared
+		go func() { defer clients.Done(); s.client(ctx, seed) }()
 	}
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		time.Sleep(time.Duration(s.rng.Intn(3000)) * time.Millisecond)
