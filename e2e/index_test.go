@@ -155,14 +155,14 @@ func TestParkedDuplicatesCostNothing(t *testing.T) {
 	t.Parallel()
 	n := dev(t)
 	const each = 30
-	token := n.must(201, n.call(0, "default", "reserve", map[string]any{"key": "parked-key-0001", "lease": "1m"})).Token
+	token := n.must(201, n.call(0, "default", "reserve", map[string]any{"key": "parked-key-0001", "lease": "5m"})).Token
 	n.settledState(0, 1, 2)
 	before := n.costs()
 	var answers [3 * each]*answer
 	var group sync.WaitGroup
 	for k := range answers {
 		group.Go(func() {
-			answers[k] = n.call(k%3, "default", "reserve", map[string]any{"key": "parked-key-0001", "wait": "30s"})
+			answers[k] = n.call(k%3, "default", "reserve", map[string]any{"key": "parked-key-0001", "wait": "60s"})
 		})
 	}
 	eventually(t, "all are parked", func() bool {

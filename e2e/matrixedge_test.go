@@ -165,7 +165,7 @@ func TestWaitAcrossNodes(t *testing.T) {
 	for i := range 3 {
 		for _, end := range []string{"commit", "fail", "release", "lapse", "cancelled wait"} {
 			key := fmt.Sprintf("wait-%s-%d", strings.ReplaceAll(end, " ", "-"), i)
-			lease, wait := "1m", "20s"
+			lease, wait := "5m", "60s" // longer than the client waits: it must be woken
 			switch end {
 			case "lapse":
 				lease = "300ms"

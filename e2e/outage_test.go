@@ -199,7 +199,19 @@ func TestPausedLeader(t *testing.T) {
 			t.Errorf("the take-over: %s", taken)
 		}
 
+		// Readers at the paused leader's door, after the grants were acknowledged:
+		// to say that there is no such key would be a lie.
+		var readers [waiting]net.Conn
+		for k := range readers {
+			readers[k] = c.raw(old, head("GET", "/v1/namespaces/default/records/"+key(k+1)))
+		}
 		c.proc[old].signal(syscall.SIGCONT)
+		for k, conn := range readers {
+			a := readAnswer(conn)
+			if a.status != 503 && (a.status != 200 || !strings.Contains(string(a.raw), `"token":"`+granted[k+1]+`"`)) {
+				t.Errorf("round %d, %s read at the paused leader: %s, granted was %s", round, key(k+1), a, granted[k+1])
+			}
+		}
 		for k, conn := range conns {
 			a := readAnswer(conn)
 			switch {
