@@ -3,6 +3,7 @@ package e2e
 import (
 	"crypto/rand"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -159,7 +160,7 @@ func sweepAll(n *nodes) {
 	n.t.Helper()
 	eventually(n.t, "nothing is left to sweep", func() bool {
 		a := n.must(200, n.do(0, "POST", "/v1/sweep", ""))
-		return string(a.raw) == `{"dropped":0,"tombstoned":0,"remaining":0}`
+		return strings.TrimSpace(string(a.raw)) == `{"dropped":0,"tombstoned":0,"remaining":0}`
 	})
 }
 
