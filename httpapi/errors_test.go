@@ -180,3 +180,22 @@ func TestInternal(t *testing.T) {
 		})
 	}
 }
+
+// A full namespace refuses what would be a new record, cancel too, and nothing
+// else; resolve is refused while its key is held.
+func TestQuotaAndResolveAreRefused(t *testing.T) {
+	t.Parallel()
+	e := newEdge(t)
+	e.namespace("full", `{"maxRecords":1}`)
+	in := func(op, body string) *got { return e.do("POST", "/v1/namespaces/full/"+op, body) }
+	token := in("reserve", `{"key":"only-key-0001","attemptId":"`+attemptA+`"}`).ok(201).str("token")
+	e.unchanged(func() {
+		in("reserve", `{"key":"more-key-0001"}`).problem(429, idem.CodeQuotaExceeded)
+		in("cancel", `{"key":"more-key-0001","reason":"withdrawn"}`).problem(429, idem.CodeQuotaExceeded)
+		verdict := `{"key":"only-key-0001","token":"` + token + `","verdict":"committed","reason":"seen","actor":"ada"}`
+		in("resolve", verdict).problem(409, idem.CodeInFlight)
+	})
+	in("reserve", `{"key":"only-key-0001","attemptId":"`+attemptA+`"}`).ok(201)
+	in("release", `{"key":"only-key-0001","token":"`+token+`"}`).ok(200)
+	in("cancel", `{"key":"only-key-0001","reason":"withdrawn"}`).ok(200)
+}

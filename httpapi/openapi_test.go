@@ -11,6 +11,8 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/gorilla/mux"
+
+	"github.com/onced/onced/idem"
 )
 
 func readResponse(t testing.TB, conn net.Conn) *http.Response {
@@ -138,6 +140,64 @@ func TestOpenAPIRequestExamplesAreTaken(t *testing.T) {
 			g := e.do(verb, strings.ReplaceAll(path, "{ns}", "orders-example"), body)
 			if g.status == 400 {
 				t.Errorf("%s %s: the example is refused: %s", verb, path, g.raw)
+			}
+		}
+	}
+}
+
+// Every operation, in each kind of trouble that may meet it, gives the answer
+// that openapi.yaml describes for it, and no other.
+func TestOpenAPIAnswersInTrouble(t *testing.T) {
+	t.Parallel()
+	e := newEdge(t)
+	e.namespace("gone", `{}`)
+	e.do("DELETE", "/v1/namespaces/gone", "").ok(204)
+	doc, err := openapi3.NewLoader().LoadFromData(openAPISource)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tooLarge := `{"key":"` + strings.Repeat("x", MaxBodyBytes) + `"}`
+	for _, rt := range e.srv.routes {
+		for _, m := range rt.methods {
+			described := doc.Paths.Value(rt.path).Operations()[m.verb]
+			body := ""
+			if described.RequestBody != nil {
+				b, err := marshalTest(described.RequestBody.Value.Content["application/json"].Example)
+				if err != nil {
+					t.Fatal(err)
+				}
+				body = b
+			}
+			call := func(want int, namespace, body string, headers ...string) {
+				t.Helper()
+				if described.Responses.Status(want) == nil {
+					return
+				}
+				path := strings.NewReplacer("{ns}", namespace, "{key}", "order-20261130-0001").Replace(rt.path)
+				if g := e.do(m.verb, path, body, headers...); g.status != want {
+					t.Errorf("%s of %s: status %d, want %d: %s", m.name, namespace, g.status, want, g.raw)
+				}
+			}
+			call(400, "default", body, "Onced-Timeout", "soon")
+			call(404, "nowhere", body)
+			call(410, "gone", body)
+			call(413, "default", tooLarge)
+			call(415, "default", body, "Content-Type", "-", "Content-Type", "text/plain")
+			for _, trouble := range []struct {
+				status int
+				set    func(on bool)
+			}{
+				{500, func(on bool) { e.node.panics = on }},
+				{503, func(on bool) {
+					e.node.err, e.node.checks[0].OK = nil, !on
+					if on {
+						e.node.err = &idem.Error{Code: idem.CodeUnavailable}
+					}
+				}},
+			} {
+				e.node.set(func() { trouble.set(true) })
+				call(trouble.status, "default", body)
+				e.node.set(func() { trouble.set(false) })
 			}
 		}
 	}
