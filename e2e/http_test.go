@@ -4,14 +4,17 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/onced/onced/httpapi/openapitest"
 	"github.com/onced/onced/idem"
 )
 
@@ -26,13 +29,35 @@ func newNodes(t testing.TB, base int) *nodes {
 	n := &nodes{t: t, port: [3]int{base, base + 10, base + 20}}
 	n.http = &http.Client{
 		Timeout:   30 * time.Second,
-		Transport: &http.Transport{MaxIdleConnsPerHost: 256},
+		Transport: contract(t).Transport(&http.Transport{MaxIdleConnsPerHost: 256}, t.Errorf),
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		},
 	}
 	t.Cleanup(n.http.CloseIdleConnections)
 	return n
+}
+
+var loadContract = sync.OnceValues(func() (*openapitest.Contract, error) {
+	source, err := os.ReadFile("../httpapi/openapi.yaml")
+	if err != nil {
+		return nil, err
+	}
+	c, err := openapitest.Load(source)
+	if err == nil {
+		c.Sample(5)
+	}
+	return c, err
+})
+
+// contract holds what real nodes answer against openapi.yaml, by samples.
+func contract(t testing.TB) *openapitest.Contract {
+	t.Helper()
+	c, err := loadContract()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // body is any answer or problem.

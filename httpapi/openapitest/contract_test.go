@@ -115,6 +115,30 @@ func TestTransport(t *testing.T) {
 	}
 }
 
+// A sample checks the first exchanges of each kind alone.
+func TestSample(t *testing.T) {
+	t.Parallel()
+	contract, err := Load([]byte(document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	contract.Sample(2)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {}))
+	defer server.Close()
+	faults := 0
+	client := &http.Client{Transport: contract.Transport(http.DefaultTransport, func(string, ...any) { faults++ })}
+	for range 5 {
+		res, err := client.Post(server.URL+"/things/a", "application/json", strings.NewReader(`{}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+	}
+	if faults != 2 {
+		t.Errorf("%d of 5 checked, want 2", faults)
+	}
+}
+
 func TestLoadRefuses(t *testing.T) {
 	t.Parallel()
 	if _, err := Load([]byte("openapi: [")); err == nil {
