@@ -1,0 +1,292 @@
+package chaos
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"runtime"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// Findings are what the checks of a history came to. Reasons are sentences, one
+// for each thing that is wrong, the first of many of a kind.
+type Findings struct {
+	Operations       int
+	Keys             int
+	DoubleGrants     int
+	LostOutcomes     int
+	DifferingReplays int
+	Linearizable     bool
+	Reasons          []string
+
+	// The keys whose calls no order explains, for the picture.
+	Unexplained [][]*Op
+}
+
+func (f *Findings) wrong(count *int, format string, args ...any) {
+	if count != nil {
+		*count++
+	}
+	switch n := len(f.Reasons); {
+	case n < 40:
+		f.Reasons = append(f.Reasons, fmt.Sprintf(format, args...))
+	case n == 40:
+		f.Reasons = append(f.Reasons, "and more")
+	}
+}
+
+// Check holds a history, and the exchange's book of fills, against the
+// contract. audited are the outcomes that were asked for again at the end.
+func Check(ops []*Op, fills []Fill) *Findings {
+	f := &Findings{Operations: len(ops), Linearizable: true}
+	parts := partition(ops)
+	f.Keys = len(parts)
+	f.checkLinear(parts)
+	f.checkLog(ops)
+	f.checkReplays(parts)
+	f.checkGrants(parts)
+	f.checkFills(parts, fills)
+	return f
+}
+
+// partTime is how long one key may take to be explained.
+const partTime = 60 * time.Second
+
+// checkLinear looks for an order of each key's calls that the model explains. A
+// key that has none is tried again with what the cluster may do by itself: one
+// call, repeated inside after a lost reply, can come into the log twice.
+func (f *Findings) checkLinear(parts [][]*Op) {
+	work := make(chan []*Op)
+	var found sync.Mutex
+	var all sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for part := range work {
+				res := explain(part)
+				if res == porcupine.Illegal {
+					res = explain(withGhosts(part))
+				}
+				if res == porcupine.Ok {
+					continue
+				}
+				found.Lock()
+				f.Linearizable = false
+				f.Unexplained = append(f.Unexplained, part)
+				what := "no order of its calls is explained by the contract"
+				if res == porcupine.Unknown {
+					what = fmt.Sprintf("not decided within %v", partTime)
+				}
+				f.wrong(nil, "%s/%s: %s (%d calls)", part[0].NS, part[0].Key, what, len(part))
+				found.Unlock()
+			}
+		}()
+	}
+	for _, part := range parts {
+		work <- part
+	}
+	close(work)
+	all.Wait()
+	sort.Slice(f.Unexplained, func(i, j int) bool { return f.Unexplained[i][0].ID < f.Unexplained[j][0].ID })
+}
+
+func explain(part []*Op) porcupine.CheckResult {
+	return porcupine.CheckOperationsTimeout(model(), operations(part), partTime)
+}
+
+// operations gives a key's calls as porcupine takes them. A call of unknown
+// fate never returns.
+func operations(part []*Op) []porcupine.Operation {
+	out := make([]porcupine.Operation, 0, len(part))
+	for _, o := range part {
+		if o.Fate == Nothing {
+			continue
+		}
+		ret := o.Return
+		if o.Fate == Unknown || o.Ghost {
+			ret = math.MaxInt64 / 2
+		}
+		out = append(out, porcupine.Operation{ClientId: o.Client, Input: o, Call: o.Call, Output: o, Return: ret})
+	}
+	return out
+}
+
+// withGhosts adds a copy of unknown fate to each call that may have changed
+// something.
+func withGhosts(part []*Op) []*Op {
+	out := append([]*Op(nil), part...)
+	for _, o := range part {
+		if o.Fate == Known && o.Kind != Get && o.Answer.Says != "replayed" {
+			ghost := *o
+			ghost.Ghost = true
+			out = append(out, &ghost)
+		}
+	}
+	return out
+}
+
+// checkLog holds what all keys share: log time never falls along the log, and
+// tokens rise along it.
+func (f *Findings) checkLog(ops []*Op) {
+	var log []*Op
+	for _, o := range ops {
+		if o.Fate == Known && o.Answer.Index > 0 && o.Kind != Get && !o.Answer.Local {
+			log = append(log, o)
+		}
+	}
+	sort.SliceStable(log, func(i, j int) bool { return log[i].Answer.Index < log[j].Answer.Index })
+	owner := map[string]*Op{} // of each token
+	highest, highestBefore := "", ""
+	for i, o := range log {
+		if i > 0 {
+			before := log[i-1]
+			if o.Answer.Time < before.Answer.Time {
+				f.Linearizable = false
+				f.wrong(nil, "time fell along the log: %d at index %d, %d at index %d", before.Answer.Time, before.Answer.Index, o.Answer.Time, o.Answer.Index)
+			}
+			if o.Answer.Index != before.Answer.Index {
+				highestBefore = highest
+			}
+		}
+		if !o.grants() || o.Answer.Resumed {
+			continue
+		}
+		token := o.Answer.Token
+		if other, ok := owner[token]; ok {
+			f.wrong(&f.DoubleGrants, "token %s was granted twice: to call %d on %s/%s and call %d on %s/%s", token, other.ID, other.NS, other.Key, o.ID, o.NS, o.Key)
+		}
+		owner[token] = o
+		if highestBefore != "" && !tokenLess(highestBefore, token) {
+			f.Linearizable = false
+			f.wrong(nil, "tokens fell along the log: %s at index %d, after %s", token, o.Answer.Index, highestBefore)
+		}
+		if tokenLess(highest, token) {
+			highest = token
+		}
+	}
+}
+
+// checkReplays compares every showing of one outcome, byte for byte, and finds
+// acknowledged outcomes that a later call was not shown.
+func (f *Findings) checkReplays(parts [][]*Op) {
+	for _, part := range parts {
+		p := policyOf(part[0].NS)
+		texts := map[uint64]*Op{} // by version: a settled record is never changed
+		var acked *Op             // the first to be told an outcome
+		for _, o := range part {
+			if o.Fate != Known || !o.Answer.Record.settled() || o.Answer.Record.Text == "" {
+				continue
+			}
+			r := o.Answer.Record
+			if first, ok := texts[r.Version]; !ok {
+				texts[r.Version] = o
+			} else if first.Answer.Record.Text != r.Text {
+				f.wrong(&f.DifferingReplays, "%s/%s: call %d was shown %s, call %d %s", o.NS, o.Key, first.ID, first.Answer.Record.Text, o.ID, r.Text)
+			}
+			if acked == nil || o.Return < acked.Return {
+				acked = o
+			}
+		}
+		if acked != nil && !p.RerunExpired && p.TTL > 3600_000 {
+			f.checkKept(part, acked)
+		}
+	}
+}
+
+// checkKept holds that what began after an outcome was acknowledged was shown
+// that outcome, where it cannot expire within the run.
+func (f *Findings) checkKept(part []*Op, acked *Op) {
+	for _, o := range part {
+		if o.Fate != Known || o.Call < acked.Return || o.Kind != Reserve && o.Kind != Get {
+			continue
+		}
+		if r := o.Answer.Record; o.Answer.Says == "conflict" || r.settled() && (r.Text == "" || r.Text == acked.Answer.Record.Text) {
+			continue
+		} else if r.settled() {
+			if r.Version != acked.Answer.Record.Version { // else compared already
+				f.wrong(&f.DifferingReplays, "%s/%s: acknowledged to call %d as %s, shown to call %d as %s", o.NS, o.Key, acked.ID, acked.Answer.Record.Text, o.ID, r.Text)
+			}
+			continue
+		}
+		f.wrong(&f.LostOutcomes, "%s/%s: call %d was told an outcome, and call %d after it: %s", o.NS, o.Key, acked.ID, o.ID, o)
+	}
+}
+
+// checkGrants finds attempts that two were granted: the number of an attempt
+// names one claim of a key, for as long as the key is not removed.
+func (f *Findings) checkGrants(parts [][]*Op) {
+	for _, part := range parts {
+		p := policyOf(part[0].NS)
+		if p.TTL < 3600_000 {
+			continue // may be removed within the run and begin again at 1
+		}
+		byAttempt := map[uint32]*Op{}
+		for _, o := range part {
+			if !o.grants() || o.Answer.Record == nil {
+				continue
+			}
+			n := o.Answer.Record.Attempt
+			if first, ok := byAttempt[n]; ok && (first.AttemptID != o.AttemptID || first.Answer.Token != o.Answer.Token) {
+				f.wrong(&f.DoubleGrants, "%s/%s: attempt %d was granted to call %d and to call %d", o.NS, o.Key, n, first.ID, o.ID)
+			}
+			byAttempt[n] = o
+		}
+	}
+}
+
+// checkFills holds the exchange's book against the history: an order is filled
+// once at most, and an acknowledged commit is of exactly one fill.
+func (f *Findings) checkFills(parts [][]*Op, fills []Fill) {
+	byKey := map[string][]Fill{}
+	for _, x := range fills {
+		byKey[x.NS+"/"+x.Key] = append(byKey[x.NS+"/"+x.Key], x)
+	}
+	for key, list := range byKey {
+		if len(list) > 1 {
+			f.wrong(&f.DoubleGrants, "%s was filled %d times: by %s and %s", key, len(list), list[0].Attempt, list[1].Attempt)
+		}
+	}
+	for _, part := range parts {
+		if part[0].NS != "orders" {
+			continue
+		}
+		list := byKey[part[0].NS+"/"+part[0].Key]
+		for _, o := range part {
+			if o.Fate != Known || !o.Answer.Record.settled() || o.Answer.Record.Status != "committed" {
+				continue
+			}
+			if len(list) == 0 {
+				f.wrong(&f.LostOutcomes, "%s/%s: committed in call %d, but never filled", o.NS, o.Key, o.ID)
+			} else if o.Answer.Record.Response != "" && o.Answer.Record.Response != filled(list[0]) {
+				f.wrong(&f.DifferingReplays, "%s/%s: call %d was shown %s, the exchange has %s", o.NS, o.Key, o.ID, o.Answer.Record.Response, filled(list[0]))
+			}
+			break
+		}
+	}
+}
+
+// CheckAgain checks the history and the book that a run has left in dir. Faults,
+// states and the gap between writes are not in them.
+func CheckAgain(dir string) (*Report, error) {
+	ops, err := ReadHistory(filepath.Join(dir, "history.jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	fills, err := ReadLedger(filepath.Join(dir, "ledger.jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	f := Check(ops, fills)
+	r := &Report{Linearizable: "no"}
+	r.take(f)
+	r.conclude()
+	if len(f.Unexplained) > 0 {
+		err = draw(filepath.Join(dir, "linearizability.html"), f.Unexplained[0])
+	}
+	return r, err
+}

@@ -1,0 +1,3 @@
+package chaos
+
+var networkFaults, diskFaults, damageFaults, limitFaults, clockFaults []*Fault

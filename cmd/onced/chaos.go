@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/onced/onced/chaos"
+)
+
+func (a *app) chaosCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "chaos",
+		Short: "Prove it: faults on real nodes, every answer checked",
+		Args:  cobra.ArbitraryArgs,
+		RunE:  groupRun,
+	}
+	cmd.AddCommand(a.chaosRunCommand(), a.chaosFaultsCommand(), a.chaosCheckCommand(), a.chaosLedgerCommand())
+	return cmd
+}
+
+// chaosOptions are the flags of chaos run.
+type chaosOptions struct {
+	nodes    int
+	length   time.Duration
+	faults   string
+	workload string
+	clients  int
+	seed     uint64
+	dir      string
+	keep     bool
+	format   string
+}
+
+func (a *app) chaosRunCommand() *cobra.Command {
+	var o chaosOptions
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run nodes, a workload and faults, and give the verdict",
+		Long: `Start nodes of this binary on this machine, let clients and faults at them, and
+hold every answer against the contract: each key's calls must be linearizable,
+log time must not fall, an order must be filled once, every acknowledged
+outcome must be replayed the same by every node, and all states must agree.
+
+The last line is the verdict. The exit code is 0 only if it begins with PASS. A
+run that fails keeps its history, its logs and, when no order of calls explains
+the answers, a picture; and says what to type to run it again.`,
+		Example: `  onced chaos run --for 60s --faults basic --workload order-once
+  onced chaos run --for 5m --faults kill,pause,isolate --workload mixed --seed 7 -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("seed") {
+				o.seed = uint64(rand.Uint32())
+			}
+			return a.chaosRun(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.IntVar(&o.nodes, "nodes", 3, "nodes to run, 1 to 9")
+	f.DurationVar(&o.length, "for", time.Minute, "how long load and faults go on")
+	f.StringVar(&o.faults, "faults", "basic", "faults to inject, by name, or a set: basic, links, net, disk, clock (see: onced chaos faults)")
+	f.StringVar(&o.workload, "workload", chaos.OrderOnce, "what clients do: "+strings.Join(chaos.Workloads, " or "))
+	f.IntVar(&o.clients, "clients", 24, "clients at work at once")
+	f.Uint64Var(&o.seed, "seed", 0, "of workload and faults (default: any)")
+	f.StringVar(&o.dir, "dir", "", "where data, logs and history go (default: a directory that goes when the run passes)")
+	f.BoolVar(&o.keep, "keep", false, "keep the directory when the run passes, too")
+	f.StringVarP(&o.format, "output", "o", "text", "text, json, or md (the tables of docs/RELIABILITY.md)")
+	return cmd
+}
+
+// command gives what runs o again.
+func (o *chaosOptions) command() string {
+	return fmt.Sprintf("onced chaos run --nodes %d --for %v --faults %s --workload %s --clients %d --seed %d",
+		o.nodes, o.length, o.faults, o.workload, o.clients, o.seed)
+}
+
+func (o *chaosOptions) check() ([]*chaos.Fault, error) {
+	switch o.format {
+	case "text", "json", "md":
+	default:
+		return nil, usagef("--output %s: use text, json or md", quote(o.format))
+	}
+	known := false
+	for _, w := range chaos.Workloads {
+		known = known || w == o.workload
+	}
+	switch {
+	case o.nodes < 1 || o.nodes > 9:
+		return nil, usagef("--nodes %d: use 1 to 9", o.nodes)
+	case o.length <= 0:
+		return nil, usagef("--for %v: use a duration above zero", o.length)
+	case o.clients < 1:
+		return nil, usagef("--clients %d: use 1 or more", o.clients)
+	case !known:
+		return nil, usagef("--workload %s: use %s", quote(o.workload), strings.Join(chaos.Workloads, " or "))
+	}
+	faults, err := chaos.ParseFaults(o.faults)
+	if err != nil {
+		return nil, usagef("--faults: %v", err)
+	}
+	return faults, nil
+}
+
+func (a *app) chaosRun(ctx context.Context, o chaosOptions) error {
+	faults, err := o.check()
+	if err != nil {
+		return err
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return &exitError{exitInternal, "where is this binary? " + err.Error(), ""}
+	}
+	made := o.dir == ""
+	if made {
+		o.dir, err = os.MkdirTemp("", "onced-chaos-")
+	} else {
+		err = os.MkdirAll(o.dir, 0o700)
+	}
+	if err != nil {
+		return &exitError{exitUsage, "--dir: " + err.Error(), ""}
+	}
+	report, err := chaos.Run(ctx, chaos.Config{
+		Binary: binary, Nodes: o.nodes, For: o.length, Faults: faults, Workload: o.workload,
+		Clients: o.clients, Seed: o.seed, Dir: o.dir, Commit: commitOf(buildVersion()), Command: o.command(),
+		Progress: func(format string, args ...any) { fmt.Fprintf(a.stderr, format+"\n", args...) },
+	})
+	if err != nil {
+		return &exitError{exitInternal, "chaos: " + err.Error(), "look at " + o.dir}
+	}
+	switch o.format {
+	case "json":
+		if err := a.printJSON(report); err != nil {
+			return err
+		}
+	case "md":
+		fmt.Fprint(a.stdout, report.Markdown())
+	}
+	for _, reason := range report.Reasons {
+		fmt.Fprintf(a.stderr, "wrong: %s\n", reason)
+	}
+	if !report.Pass {
+		fmt.Fprintf(a.stderr, "kept: %s\nagain: %s\n", o.dir, report.Command)
+	} else if made && !o.keep {
+		_ = os.RemoveAll(o.dir)
+	}
+	if o.format == "text" || !report.Pass {
+		fmt.Fprintln(a.stdout, report.Verdict())
+	}
+	if !report.Pass {
+		return &exitError{exitInternal, "the run failed", report.Command}
+	}
+	return nil
+}
+
+// commitOf leaves of a version what names the source.
+func commitOf(version string) string { return strings.TrimPrefix(version, "devel-") }
+
+func (a *app) chaosFaultsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "faults",
+		Short: "List the faults that a run can inject",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			for _, f := range chaos.Faults() {
+				root := ""
+				if f.Root {
+					root = " (root)"
+				}
+				fmt.Fprintf(a.stdout, "%-14s %s%s\n", f.Name, f.About, root)
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) chaosCheckCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check DIRECTORY",
+		Short: "Check the history that a run has kept, again",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			report, err := chaos.CheckAgain(args[0])
+			if err != nil {
+				return &exitError{exitUsage, err.Error(), ""}
+			}
+			for _, reason := range report.Reasons {
+				fmt.Fprintf(a.stderr, "wrong: %s\n", reason)
+			}
+			fmt.Fprintln(a.stdout, report.Verdict())
+			if !report.Pass {
+				return &exitError{exitInternal, "the history is not explained", ""}
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) chaosLedgerCommand() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:    "ledger",
+		Short:  "The exchange of a run, as a process of its own",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				return &exitError{exitInternal, err.Error(), ""}
+			}
+			fmt.Fprintf(a.stdout, "listening on %s\n", l.Addr())
+			if err := chaos.ServeLedger(cmd.Context(), l, file); err != nil {
+				return &exitError{exitInternal, err.Error(), ""}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&file, "file", "", "where fills are kept")
+	return cmd
+}
