@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// kills is how often the leader is killed: ONCED_E2E_KILLS, 10 by default, 3
+// kills is how often the leader is killed: E2E_KILLS, 10 by default, 3
 // with -short.
 func kills(t *testing.T) int {
-	if s := os.Getenv("ONCED_E2E_KILLS"); s != "" {
+	if s := os.Getenv("E2E_KILLS"); s != "" {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 1 {
-			t.Fatalf("ONCED_E2E_KILLS=%s", s)
+			t.Fatalf("E2E_KILLS=%s", s)
 		}
 		return n
 	}

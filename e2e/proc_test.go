@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -57,6 +58,11 @@ func startProcess(t testing.TB, name string, args ...string) *process {
 	p := &process{t: t, name: name, cmd: exec.Command(bin, args...), ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	p.cmd.SysProcAttr = ownProcess()
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "ONCED_") { // settings of the server's own
+			p.cmd.Env = append(p.cmd.Env, v)
+		}
+	}
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
