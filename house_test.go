@@ -25,9 +25,14 @@ var arrows = map[string][]string{
 	"cluster": {"idem", "fsm"},
 	"httpapi": {"idem", "fsm"},
 	"client":  {"idem"},
-	"cmd":     {"idem", "fsm", "cluster", "httpapi"},
+	"gateway": {"client", "idem"},
+	"chaos":   {"client", "idem"},
+	"cmd":     {"idem", "fsm", "cluster", "httpapi", "client", "gateway", "chaos"},
 	"scripts": {"idem"},
 	"e2e":     {"idem", "fsm", "cluster", "httpapi"},
+	// What a reader copies: a program of its own that links the client or the
+	// middleware.
+	"examples": {"client", "gateway"},
 }
 
 // barred is what a folder must not reach, even through others.
@@ -37,6 +42,11 @@ var barred = map[string][]string{
 	"cluster": {"github.com/gorilla/", module + "/httpapi"},
 	"httpapi": {"github.com/hashicorp/", "go.etcd.io/", module + "/cluster"},
 	"client": {
+		"github.com/hashicorp/", "go.etcd.io/", "github.com/gorilla/", "github.com/prometheus/", "google.golang.org/",
+		module + "/cluster", module + "/httpapi", module + "/fsm",
+	},
+	// The middleware is linked by other people's services, as the client is.
+	"gateway": {
 		"github.com/hashicorp/", "go.etcd.io/", "github.com/gorilla/", "github.com/prometheus/", "google.golang.org/",
 		module + "/cluster", module + "/httpapi", module + "/fsm",
 	},

@@ -23,7 +23,10 @@ type Call struct {
 	Lease       time.Duration     // renewed while the run works; 0: the namespace's
 	// Wait is how long to wait for the outcome of another attempt that holds
 	// the key; 0: ErrInFlight at once.
-	Wait          time.Duration
+	Wait time.Duration
+	// ClaimTimeout bounds how long to try to claim the key, Wait aside; 0: the
+	// context's deadline or the client's budget alone.
+	ClaimTimeout  time.Duration
 	CorrelationID string
 }
 
@@ -63,7 +66,12 @@ type Outcome[T any] struct {
 // DoOption changes how Do guards.
 type DoOption func(*doOptions)
 
-type doOptions struct{ failOpen bool }
+type doOptions struct{ failOpen, detached bool }
+
+// Detached lets the end of ctx stop the claim alone: once the run has begun it
+// goes on, its context does not end with ctx and has none of its deadline. It is
+// for servers, whose caller's hanging up must not cut short what it asked for.
+func Detached() DoOption { return func(o *doOptions) { o.detached = true } }
 
 // FailOpen runs the call WITHOUT A CLAIM when the cluster cannot decide
 // (ErrUnavailable, ErrOverloaded, ErrInternal).
@@ -121,6 +129,9 @@ func Do[T any](ctx context.Context, c *Client, call Call, run func(ctx context.C
 	if err := h.begin(ctx); err != nil {
 		return out, err
 	}
+	if o.detached {
+		ctx = context.WithoutCancel(ctx)
+	}
 	a := Attempt{
 		Key: res.Claim.Key, Token: res.Claim.Token, AttemptID: res.Claim.AttemptID,
 		Number: res.Claim.Attempt, Previous: res.Claim.Previous, lease: h.current,
@@ -145,6 +156,11 @@ func (c *Client) claim(ctx context.Context, call *Call, failOpen bool) (*Reserva
 		// with the same attemptId would be given the claim of the first, and run
 		// what may have run.
 		AttemptID: rand.Text(),
+	}
+	if call.ClaimTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, call.ClaimTimeout+call.Wait)
+		defer cancel()
 	}
 	res, err := c.Reserve(ctx, req)
 	// A call that fails open is about to run under it, and gives nothing back.
