@@ -3,6 +3,7 @@
 package onced
 
 import (
+	_ "github.com/anishathalye/porcupine"
 	_ "github.com/cenkalti/backoff/v5"
 	_ "github.com/cespare/xxhash/v2"
 	_ "github.com/getkin/kin-openapi/openapi3"

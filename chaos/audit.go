@@ -25,7 +25,7 @@ func audit(ctx context.Context, c *Caller, nodes []*Node, rng *rand.Rand, newest
 	requests := map[string]string{}
 	var keys []string
 	for _, o := range c.history.Ops() {
-		if policyOf(o.NS).TTL < 3600_000 {
+		if policyOf(o.NS).TTL < longKept {
 			continue
 		}
 		if o.Kind == Reserve && requests[o.Key] == "" {

@@ -27,13 +27,21 @@ type Findings struct {
 	Unexplained [][]*Op
 }
 
+// longKept is the ttl, in milliseconds, from which on nothing of a namespace
+// expires within a run.
+const longKept = 3600_000
+
 func (f *Findings) wrong(count *int, format string, args ...any) {
 	if count != nil {
 		*count++
 	}
 	switch n := len(f.Reasons); {
 	case n < 40:
-		f.Reasons = append(f.Reasons, fmt.Sprintf(format, args...))
+		s := fmt.Sprintf(format, args...)
+		if len(s) > 600 {
+			s = s[:600] + "..."
+		}
+		f.Reasons = append(f.Reasons, s)
 	case n == 40:
 		f.Reasons = append(f.Reasons, "and more")
 	}
@@ -176,15 +184,19 @@ func (f *Findings) checkLog(ops []*Op) {
 func (f *Findings) checkReplays(parts [][]*Op) {
 	for _, part := range parts {
 		p := policyOf(part[0].NS)
-		texts := map[uint64]*Op{} // by version: a settled record is never changed
+		texts := map[[2]int64]*Op{} // by version: a settled record is never changed
 		var acked *Op             // the first to be told an outcome
 		for _, o := range part {
 			if o.Fate != Known || !o.Answer.Record.settled() || o.Answer.Record.Text == "" {
 				continue
 			}
 			r := o.Answer.Record
-			if first, ok := texts[r.Version]; !ok {
-				texts[r.Version] = o
+			which := [2]int64{int64(r.Version)}
+			if p.TTL < longKept { // may have been removed, and begun again at version 1
+				which[1] = r.Settled
+			}
+			if first, ok := texts[which]; !ok {
+				texts[which] = o
 			} else if first.Answer.Record.Text != r.Text {
 				f.wrong(&f.DifferingReplays, "%s/%s: call %d was shown %s, call %d %s", o.NS, o.Key, first.ID, first.Answer.Record.Text, o.ID, r.Text)
 			}
@@ -192,7 +204,7 @@ func (f *Findings) checkReplays(parts [][]*Op) {
 				acked = o
 			}
 		}
-		if acked != nil && !p.RerunExpired && p.TTL > 3600_000 {
+		if acked != nil && !p.RerunExpired && p.TTL >= longKept {
 			f.checkKept(part, acked)
 		}
 	}
@@ -222,7 +234,7 @@ func (f *Findings) checkKept(part []*Op, acked *Op) {
 func (f *Findings) checkGrants(parts [][]*Op) {
 	for _, part := range parts {
 		p := policyOf(part[0].NS)
-		if p.TTL < 3600_000 {
+		if p.TTL < longKept {
 			continue // may be removed within the run and begin again at 1
 		}
 		byAttempt := map[uint32]*Op{}
