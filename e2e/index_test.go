@@ -57,6 +57,28 @@ func (n *nodes) quiet(f func()) costs {
 	return least
 }
 
+// steady runs f until no leader changed meanwhile, and then takes its faults for
+// what they are: on a machine that is busy enough, a heartbeat comes too late.
+func (n *nodes) steady(f func(fault faulter)) {
+	n.t.Helper()
+	for try := 1; ; try++ {
+		n.leader()
+		term := n.metric(0, "onced_term")
+		var faults []string
+		f(func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) })
+		if len(faults) == 0 {
+			return
+		}
+		n.leader()
+		if n.metric(0, "onced_term") == term || try == 4 {
+			for _, s := range faults {
+				n.t.Error(s)
+			}
+			return
+		}
+	}
+}
+
 // TestBatchIndex: a batch is one entry, and its answers say so.
 func TestBatchIndex(t *testing.T) {
 	t.Parallel()
@@ -102,51 +124,52 @@ func TestBatchIndex(t *testing.T) {
 func TestLocalReplayCostsNothing(t *testing.T) {
 	t.Parallel()
 	n := dev(t)
-	leader := n.leader()
 	n.policy("rerun-ns", `{"onExpired":"rerun"}`)
 	keys := map[string]string{"default": "local-key-0001", "rerun-ns": "local-key-0001"}
 	for ns, key := range keys {
 		token := n.must(201, n.call(0, ns, "reserve", map[string]any{"key": key, "request": 1})).Token
 		n.must(200, n.call(0, ns, "commit", map[string]any{"key": key, "token": token, "response": "r"}))
 	}
-	held := n.must(201, n.call(0, "default", "reserve", map[string]any{"key": "local-held-0001", "request": 1})).Token
+	n.must(201, n.call(0, "default", "reserve", map[string]any{"key": "local-held-0001", "request": 1, "lease": "10m"}))
 	n.settledState(0, 1, 2)
-	for i := range 3 {
-		ask := func(ns, key string, request, status int) func() {
-			return func() {
-				for range 20 {
-					a := n.must(status, n.call(i, ns, "reserve", map[string]any{"key": key, "request": request}))
-					if a.header.Get("Onced-Leader") != "n"+strconv.Itoa(leader+1) || a.header.Get("Onced-Node") != "n"+strconv.Itoa(i+1) {
-						t.Errorf("n%d answered with Onced-Node %s, Onced-Leader %s", i+1, a.header.Get("Onced-Node"), a.header.Get("Onced-Leader"))
+	n.steady(func(fault faulter) {
+		leader := n.leader()
+		for i := range 3 {
+			ask := func(ns, key string, request, status int) func() {
+				return func() {
+					for range 20 {
+						a := n.must(status, n.call(i, ns, "reserve", map[string]any{"key": key, "request": request}))
+						if a.header.Get("Onced-Leader") != "n"+strconv.Itoa(leader+1) || a.header.Get("Onced-Node") != "n"+strconv.Itoa(i+1) {
+							fault("n%d answered with Onced-Node %s, Onced-Leader %s", i+1, a.header.Get("Onced-Node"), a.header.Get("Onced-Leader"))
+						}
 					}
 				}
 			}
-		}
-		if c := n.quiet(ask("default", keys["default"], 1, 200)); c != (costs{local: 20}) {
-			t.Errorf("20 replays from n%d cost %+v", i+1, c)
-		}
-		// All items of a batch, too; and one that cannot be takes all with it.
-		items := []map[string]any{}
-		for range 20 {
-			items = append(items, map[string]any{"op": "reserve", "key": keys["default"], "request": 1})
-		}
-		if c := n.quiet(func() { n.batch(i, "default", items) }); c != (costs{local: 20}) {
-			t.Errorf("a batch of 20 replays from n%d cost %+v", i+1, c)
-		}
-		// A node's memory never says no, and nothing about rerun.
-		for what, f := range map[string]func(){
-			"a conflict":             ask("default", keys["default"], 2, 422),
-			"a replay under rerun":   ask("rerun-ns", keys["rerun-ns"], 1, 200),
-			"in flight":              ask("default", "local-held-0001", 1, 409),
-			"a commit that is there": func() { n.call(i, "default", "commit", map[string]any{"key": "local-held-0001", "token": "1"}) },
-		} {
-			c := n.quiet(f)
-			if c.entries == 0 || (i != leader) != (c.forwarded > 0) {
-				t.Errorf("%s asked of n%d cost %+v", what, i+1, c)
+			if c := n.quiet(ask("default", keys["default"], 1, 200)); c != (costs{local: 20}) {
+				fault("20 replays from n%d cost %+v", i+1, c)
+			}
+			// All items of a batch, too; and one that cannot be takes all with it.
+			items := []map[string]any{}
+			for range 20 {
+				items = append(items, map[string]any{"op": "reserve", "key": keys["default"], "request": 1})
+			}
+			if c := n.quiet(func() { n.batch(i, "default", items) }); c != (costs{local: 20}) {
+				fault("a batch of 20 replays from n%d cost %+v", i+1, c)
+			}
+			// A node's memory never says no, and nothing about rerun.
+			for what, f := range map[string]func(){
+				"a conflict":             ask("default", keys["default"], 2, 422),
+				"a replay under rerun":   ask("rerun-ns", keys["rerun-ns"], 1, 200),
+				"in flight":              ask("default", "local-held-0001", 1, 409),
+				"a commit that is there": func() { n.call(i, "default", "commit", map[string]any{"key": "local-held-0001", "token": "1"}) },
+			} {
+				c := n.quiet(f)
+				if c.entries == 0 || (i != leader) != (c.forwarded > 0) {
+					fault("%s asked of n%d cost %+v", what, i+1, c)
+				}
 			}
 		}
-	}
-	_ = held
+	})
 }
 
 // TestParkedDuplicatesCostNothing: duplicates that wait are no entries, however
@@ -155,38 +178,43 @@ func TestParkedDuplicatesCostNothing(t *testing.T) {
 	t.Parallel()
 	n := dev(t)
 	const each = 30
-	token := n.must(201, n.call(0, "default", "reserve", map[string]any{"key": "parked-key-0001", "lease": "5m"})).Token
-	n.settledState(0, 1, 2)
-	before := n.costs()
-	var answers [3 * each]*answer
-	var group sync.WaitGroup
-	for k := range answers {
-		group.Go(func() {
-			answers[k] = n.call(k%3, "default", "reserve", map[string]any{"key": "parked-key-0001", "wait": "60s"})
-		})
-	}
-	eventually(t, "all are parked", func() bool {
-		return n.metric(0, "onced_parked_calls") == each && n.metric(1, "onced_parked_calls") == each && n.metric(2, "onced_parked_calls") == each
-	})
-	parked := n.costs()
-	n.must(200, n.call(1, "default", "commit", map[string]any{"key": "parked-key-0001", "token": token, "response": "all"}))
-	group.Wait()
-	after := n.costs()
-	for k, a := range answers {
-		if a.status != 200 || a.Outcome != "replayed" || string(a.Record.Response) != `"all"` {
-			t.Errorf("duplicate %d through n%d: %s", k, k%3+1, a)
+	try := 0
+	n.steady(func(fault faulter) {
+		try++
+		key := fmt.Sprintf("parked-key-%04d", try)
+		token := n.must(201, n.call(0, "default", "reserve", map[string]any{"key": key, "lease": "5m"})).Token
+		n.settledState(0, 1, 2)
+		before := n.costs()
+		var answers [3 * each]*answer
+		var group sync.WaitGroup
+		for k := range answers {
+			group.Go(func() {
+				answers[k] = n.call(k%3, "default", "reserve", map[string]any{"key": key, "wait": "60s"})
+			})
 		}
-	}
-	// A state check may fall in: one entry, forwarded by nobody.
-	if d := parked.entries - before.entries; d > 1 || parked.forwarded != before.forwarded {
-		t.Errorf("%d parked duplicates cost %v entries and %v forwards", 3*each, d, parked.forwarded-before.forwarded)
-	}
-	if d := after.entries - parked.entries; d > 6 {
-		t.Errorf("answering them cost %v entries", d)
-	}
-	if after.local-parked.local != 3*each {
-		t.Errorf("%v of %d were answered from memory", after.local-parked.local, 3*each)
-	}
+		eventually(t, "all are parked", func() bool {
+			return n.metric(0, "onced_parked_calls") == each && n.metric(1, "onced_parked_calls") == each && n.metric(2, "onced_parked_calls") == each
+		})
+		parked := n.costs()
+		n.must(200, n.call(1, "default", "commit", map[string]any{"key": key, "token": token, "response": "all"}))
+		group.Wait()
+		after := n.costs()
+		for k, a := range answers {
+			if a.status != 200 || a.Outcome != "replayed" || string(a.Record.Response) != `"all"` {
+				fault("duplicate %d through n%d: %s", k, k%3+1, a)
+			}
+		}
+		// A state check may fall in: one entry, forwarded by nobody.
+		if d := parked.entries - before.entries; d > 1 || parked.forwarded != before.forwarded {
+			fault("%d parked duplicates cost %v entries and %v forwards", 3*each, d, parked.forwarded-before.forwarded)
+		}
+		if d := after.entries - parked.entries; d > 6 {
+			fault("answering them cost %v entries", d)
+		}
+		if after.local-parked.local != 3*each {
+			fault("%v of %d were answered from memory", after.local-parked.local, 3*each)
+		}
+	})
 }
 
 // TestMinIndex: a read that names an index sees at least that, on any node, or

@@ -266,13 +266,26 @@ func TestMatrix(t *testing.T) {
 	for _, p := range profiles {
 		began := time.Now()
 		cells := p.build(n)
-		built := time.Since(began)
+		built, term := time.Since(began), n.metric(0, "onced_term")
+		var mu sync.Mutex
+		var unsteady []string
+		report := func(s string) {
+			mu.Lock()
+			defer mu.Unlock()
+			unsteady = append(unsteady, s)
+		}
 		total += len(cells)
 		asked.Add(len(cells))
 		for _, c := range cells {
+			c.unsteady = report
 			work <- c
 		}
 		asked.Wait()
+		for _, s := range unsteady {
+			if n.metric(0, "onced_term") == term {
+				t.Error(s)
+			}
+		}
 		t.Logf("%s: %d cells, built in %v, asked in %v", p.name, len(cells), built.Round(time.Millisecond), (time.Since(began) - built).Round(time.Millisecond))
 	}
 	close(work)
@@ -299,7 +312,7 @@ func (p profile) build(n *nodes) (cells []cell) {
 							s := &subject{nodes: n, ns: p.name, state: state, verdict: verdict, key: freshKey(n.t, state, number)}
 							subjects = append(subjects, s)
 							want, next, _ := strings.Cut(answers[column], ">")
-							cells = append(cells, cell{p, &rows[r], s, way, want, next, call})
+							cells = append(cells, cell{profile: p, row: &rows[r], subject: s, way: way, want: want, next: next, call: call})
 						}
 					}
 				}
@@ -331,6 +344,11 @@ type cell struct {
 	way        int
 	want, next string
 	call       func(s *subject) map[string]any
+
+	// What a change of leader may bring about, and nothing else: it counts only
+	// when there was none.
+	shaky    faulter
+	unsteady func(report string)
 }
 
 func (c *cell) String() string {
