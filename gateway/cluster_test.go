@@ -35,9 +35,8 @@ type cluster struct {
 	ahead   time.Duration
 	at      time.Time // what the clock shows, if it stands still
 	changed chan struct{}
-	fault   error         // instead of every decision
-	settled func() error  // instead of every decision but a reserve
-	slow    chan struct{} // decisions wait for it
+	fault   error        // instead of every decision
+	settled func() error // instead of every decision but a reserve
 }
 
 func newCluster(t testing.TB) *cluster {
@@ -210,7 +209,9 @@ func frontOf(t testing.TB, rules ...gateway.Rule) *front {
 
 func (f *front) serve(h http.Handler) {
 	f.server = httptest.NewServer(h)
-	transport := &http.Transport{MaxIdleConnsPerHost: 512, DisableCompression: true}
+	// Without connections that are used again, so that the caller's own net/http
+	// sends nothing twice behind the test's back.
+	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true}
 	f.caller = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	f.t.Cleanup(func() {
 		transport.CloseIdleConnections()
@@ -260,10 +261,6 @@ func (f *front) send(method, path, key, body string, headers ...string) got {
 }
 
 func (f *front) do(req *http.Request) got {
-	// The caller's own net/http must not send again behind the test's back.
-	if req.Body != nil {
-		req.GetBody = nil
-	}
 	res, err := f.caller.Do(req)
 	if err != nil {
 		return got{err: err}
@@ -304,10 +301,9 @@ type exchange struct {
 	listener net.Listener
 	wg       sync.WaitGroup
 
-	mu       sync.Mutex // guards all below
-	effects  map[string]int
-	requests []*http.Request
-	conns    map[net.Conn]bool
+	mu      sync.Mutex // guards all below
+	effects map[string]int
+	conns   map[net.Conn]bool
 }
 
 // start listens; each connection is given to serve.

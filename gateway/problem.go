@@ -44,6 +44,32 @@ var problemText = map[idem.Code]struct {
 	CodeUpstreamFailed:       {http.StatusBadGateway, "Upstream failed"},
 }
 
+// problem is an idem.Problem as callers of a Guard see it: nothing of the record
+// but where it stands.
+type problem struct {
+	Type          string         `json:"type"`
+	Title         string         `json:"title"`
+	Status        int            `json:"status"`
+	Detail        string         `json:"detail,omitempty"`
+	Code          idem.Code      `json:"code"`
+	Retryable     bool           `json:"retryable"`
+	SafeNewKey    bool           `json:"safeNewKey"`
+	Key           string         `json:"key,omitempty"`
+	Verdict       string         `json:"verdict,omitempty"`
+	Record        *problemRecord `json:"record,omitempty"`
+	RetryAfterMs  int64          `json:"retryAfterMs,omitzero"`
+	CorrelationID string         `json:"correlationId,omitempty"`
+}
+
+type problemRecord struct {
+	Status         string `json:"status"`
+	Attempt        uint32 `json:"attempt"`
+	Version        uint64 `json:"version"`
+	CreatedAt      string `json:"createdAt"`
+	LeaseExpiresAt string `json:"leaseExpiresAt,omitempty"`
+	ExpiresAt      string `json:"expiresAt,omitempty"`
+}
+
 func tooLarge(limit int64) *idem.Error {
 	return &idem.Error{Code: idem.CodeRequestTooLarge, Detail: "the body is larger than the " + strconv.FormatInt(limit, 10) + " bytes that are guarded"}
 }
@@ -71,10 +97,13 @@ func writeProblem(w http.ResponseWriter, status int, e *idem.Error, correlation 
 	if status == 0 {
 		status = text.status
 	}
-	p := idem.Problem{
-		Type: "https://onced.dev/problems/" + string(e.Code), Title: text.title, Status: status, Detail: e.Detail,
+	p := problem{
+		Type: "https://onced.dev/problems/" + string(e.Code), Title: text.title, Status: status, Detail: strings.ToValidUTF8(e.Detail, "?"),
 		Code: e.Code, Retryable: e.Code.Retryable() || e.Code == CodeUpstreamUnreachable, SafeNewKey: e.Code.SafeNewKey(),
-		Key: e.Key, Verdict: e.Verdict, Record: e.Record, CorrelationID: correlation,
+		Key: e.Key, Verdict: e.Verdict, CorrelationID: correlation,
+	}
+	if r := e.Record; r != nil {
+		p.Record = &problemRecord{r.Status, r.Attempt, r.Version, r.CreatedAt, r.LeaseExpiresAt, r.ExpiresAt}
 	}
 	retryAfter := e.RetryAfter
 	if retryAfter == 0 && (status == http.StatusServiceUnavailable || e.Code == idem.CodeInFlight) {
@@ -86,9 +115,8 @@ func writeProblem(w http.ResponseWriter, status int, e *idem.Error, correlation 
 		h.Set("Retry-After", strconv.FormatInt(int64((retryAfter+time.Second-1)/time.Second), 10))
 	}
 	body, err := json.Marshal(&p)
-	if err != nil { // a detail with bytes that are no text
-		p.Detail = strings.ToValidUTF8(p.Detail, "?")
-		body, _ = json.Marshal(&p)
+	if err != nil {
+		panic(err) // it is made of valid texts and numbers
 	}
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))

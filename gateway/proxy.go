@@ -48,11 +48,11 @@ func (g *Guard) Proxy() http.Handler {
 			if r.Context().Err() == nil {
 				g.log.Warn("the upstream did not answer", "rule", ruleOf(r).Name, "cause", err)
 			}
-			writeProblem(w, status, &idem.Error{Code: CodeUpstreamFailed, Detail: "the upstream did not answer"}, r.Header.Get("X-Correlation-Id"))
+			writeProblem(w, status, &idem.Error{Code: CodeUpstreamFailed, Detail: "the upstream did not answer"}, correlationOf(r))
 		},
 	}
 	nowhere := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		writeProblem(w, 0, &idem.Error{Code: idem.CodeRouteNotFound, Detail: "the gateway has no route for this path"}, r.Header.Get("X-Correlation-Id"))
+		writeProblem(w, 0, &idem.Error{Code: idem.CodeRouteNotFound, Detail: "the gateway has no route for this path"}, correlationOf(r))
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g.serve(w, r, proxy, nowhere, false)

@@ -12,8 +12,9 @@ import (
 // recorder stands between a handler and the caller. It holds an answer back
 // until it is settled, as long as that takes no more memory than is kept of it:
 // a caller that has a whole answer can then rely on it. An answer that is
-// larger, that is flushed, or that is a stream goes through as it comes; the end
-// of a stream without a length still waits for the settlement.
+// larger, that is flushed, or that is a stream goes through as it comes; its end
+// still waits for the settlement: the last byte of one with a length, the end of
+// the chunks of one without.
 //
 // A caller that has gone, or that reads too slowly, loses the answer and never
 // the outcome: the handler's writes succeed all the same.
@@ -29,7 +30,8 @@ type recorder struct {
 	sent    http.Header // as they were when the status was written
 	body    bytes.Buffer
 	size    int64
-	passing bool // the caller has the status and what there is of the body
+	passing bool   // the caller has the status and what there is of the body
+	last    []byte // held back of a body that has passed
 	gone    bool
 }
 
@@ -108,7 +110,7 @@ func (r *recorder) Write(b []byte) (int, error) {
 		// Nothing was cut off before this part: hold is never above capture.
 		before := r.body.Bytes()[:min(int64(r.body.Len()), r.size-int64(len(b)))]
 		r.passHead()
-		r.write(before)
+		r.put(before)
 		r.write(b)
 	}
 	return len(b), nil
@@ -147,7 +149,17 @@ func (r *recorder) passHead() {
 	r.w.WriteHeader(r.status)
 }
 
+// write hands a part of the body to the caller, but for the last byte of all
+// that was promised.
 func (r *recorder) write(b []byte) {
+	if len(b) > 0 && r.length() == r.size && r.last == nil {
+		r.last = []byte{b[len(b)-1]}
+		b = b[:len(b)-1]
+	}
+	r.put(b)
+}
+
+func (r *recorder) put(b []byte) {
 	if r.gone || len(b) == 0 {
 		return
 	}
@@ -174,6 +186,7 @@ func (r *recorder) finish() {
 		r.WriteHeader(http.StatusOK)
 	}
 	r.pass()
+	r.put(r.last)
 	if len(r.sent["Trailer"]) == 0 && !hasTrailers(r.header) {
 		return
 	}

@@ -27,10 +27,7 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, next, unmatched ht
 	began := time.Now()
 	set := g.rules.Load()
 	rule := set.match(r.URL.Path)
-	correlation := r.Header.Get("X-Correlation-Id")
-	if idem.CheckCorrelationID(correlation) != nil {
-		correlation = rand.Text()
-	}
+	correlation := correlationOf(r)
 	ev := Event{Outcome: "refused"}
 	defer func() {
 		ev.Duration = time.Since(began)
@@ -97,6 +94,14 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, next, unmatched ht
 	run.answer(ns.Client, w, &ev, refuse)
 }
 
+// correlationOf is the caller's correlation id, or one that is made here.
+func correlationOf(r *http.Request) string {
+	if id := r.Header.Get("X-Correlation-Id"); idem.CheckCorrelationID(id) == nil {
+		return id
+	}
+	return rand.Text()
+}
+
 // answer makes the call in the background of the handler, which goes as soon as
 // the caller has its answer.
 func (u *run) answer(c *client.Client, w http.ResponseWriter, ev *Event, refuse func(int, *idem.Error)) {
@@ -150,9 +155,7 @@ func (u *run) answer(c *client.Client, w http.ResponseWriter, ev *Event, refuse 
 // replay gives a recorded outcome again, or says that there is one.
 func (u *run) replay(w http.ResponseWriter, ev *Event, rec *idem.Record, refuse func(int, *idem.Error)) {
 	duplicate := func(detail string) {
-		refuse(0, &idem.Error{Code: idem.CodeDuplicate, Detail: detail, Key: rec.Key, Record: &idem.Record{
-			Status: rec.Status, Attempt: rec.Attempt, Version: rec.Version, CreatedAt: rec.CreatedAt, ExpiresAt: rec.ExpiresAt,
-		}})
+		refuse(0, &idem.Error{Code: idem.CodeDuplicate, Detail: detail, Key: rec.Key, Record: rec})
 	}
 	if u.rule.OnDuplicate == Reject {
 		duplicate("the key has an outcome: " + rec.Status)

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -297,7 +298,9 @@ func TestCheck(t *testing.T) {
 		t.Error(err)
 	}
 	f.set(func() { f.fault = &idem.Error{Code: idem.CodeUnavailable, Applied: idem.AppliedNo} })
-	if err := f.guard.Check(t.Context()); !errors.Is(err, client.ErrUnavailable) || errors.As(err, &policy) {
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if err := f.guard.Check(ctx); !errors.Is(err, client.ErrUnavailable) || errors.As(err, &policy) {
 		t.Errorf("away: %v", err)
 	}
 }

@@ -252,13 +252,17 @@ func TestTransport_DoubtIsUncertain(t *testing.T) {
 					_, _ = io.Copy(io.Discard, conn)
 				}
 			})
-			f := newFront(t, upstream, gateway.Rule{Timeout: 300 * time.Millisecond})
+			timeout := 20 * time.Second
+			if c.hang {
+				timeout = 300 * time.Millisecond
+			}
+			f := newFront(t, upstream, gateway.Rule{Timeout: timeout})
 			g := f.is(f.post("/x", "order-0001", "{}"), c.status, "idempotency_uncertain")
 			if g.header.Get("Onced-Outcome") != "uncertain" || !strings.Contains(string(g.body), `"key":"order-0001"`) {
 				t.Errorf("%v %s", g.header, g.body)
 			}
 			f.is(f.post("/x", "order-0001", "{}"), 409, "idempotency_in_flight")
-			f.set(func() { f.ahead = 11 * time.Second })
+			f.set(func() { f.ahead = timeout + 11*time.Second })
 			f.is(f.post("/x", "order-0001", "{}"), 409, "idempotency_uncertain")
 			f.want(t, "order-0001", "uncertain")
 			if n := x.count("order-0001"); n != 1 {
