@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -35,6 +36,8 @@ func newCollector(n *Node) *collector {
 	add("onced_peer_clock_offset_seconds", "How far a peer's wall clock is ahead of this node's.", "peer")
 	add("onced_records", "Records by namespace and status, expired ones apart.", "namespace", "status")
 	add("onced_record_bytes", "Bytes that count against the quota of a namespace.", "namespace")
+	add("onced_oldest_uncertain_seconds", "How long the lease has been over of the record that has been uncertain for longest; 0: none is.", "namespace")
+	add("onced_raft_last_contact_seconds", "Time since raft here heard of its leader; 0 on the leader, absent before the first.")
 	add("onced_raft", "A figure of raft's own statistics.", "name")
 	return c
 }
@@ -62,9 +65,11 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(name, v)
 	}
 	var stats map[string]fsm.NamespaceStats
+	var now fsm.Time
 	n.fsm.read(func(m *fsm.Machine) {
 		gauge("onced_applied_index", float64(m.Index()))
-		stats = m.Stats(n.clock.estimate(m.Now()))
+		now = n.clock.estimate(m.Now())
+		stats = m.Stats(now)
 	})
 	for name, s := range stats {
 		for status, v := range map[string]int64{
@@ -74,6 +79,11 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			gauge("onced_records", float64(v), name, status)
 		}
 		gauge("onced_record_bytes", float64(s.Bytes), name)
+		age := 0.0
+		if s.OldestUncertain != 0 {
+			age = now.Sub(s.OldestUncertain).Seconds()
+		}
+		gauge("onced_oldest_uncertain_seconds", age, name)
 	}
 	flag("onced_leader", n.leads() == nil)
 	flag("onced_leader_known", n.Leader() != "")
@@ -93,7 +103,12 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge("onced_snapshot_bytes", float64(snapshotBytes))
 	if r := n.raft.Load(); r != nil {
 		gauge("onced_term", float64(r.CurrentTerm()))
-		for name, text := range r.Stats() {
+		stats := r.Stats()
+		if d, err := time.ParseDuration(stats["last_contact"]); err == nil {
+			gauge("onced_raft_last_contact_seconds", d.Seconds())
+		}
+		delete(stats, "last_contact")
+		for name, text := range stats {
 			if v, err := strconv.ParseFloat(text, 64); err == nil {
 				gauge("onced_raft", v, name)
 			}
