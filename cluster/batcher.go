@@ -82,14 +82,22 @@ func (b *batcher) submit(ctx context.Context, p *proposal) outcome {
 	case <-b.node.ctx.Done():
 	}
 	if p.state.CompareAndSwap(proposalWaiting, proposalGivenUp) {
-		return outcome{fate: refused, err: errLate}
+		return outcome{fate: refused, err: ended(ctx, errLate)}
 	}
 	select {
 	case o := <-p.done:
 		return o
 	default:
-		return outcome{fate: unknown, err: errors.New("no answer before the deadline")}
+		return outcome{fate: unknown, err: ended(ctx, errNoAnswer)}
 	}
+}
+
+// ended tells why a caller no longer waits: late when its time is over.
+func ended(ctx context.Context, late error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return errHungUp
+	}
+	return late
 }
 
 // run sends batches, one at a time, until the node closes.

@@ -38,6 +38,8 @@ var (
 	errHalted     = errors.New("the node has halted")
 	errStarting   = errors.New("the node has not joined the others yet")
 	errLate       = errors.New("the call's deadline passed before it was proposed")
+	errNoAnswer   = errors.New("no answer before the deadline")
+	errHungUp     = errors.New("the caller's connection ended, or its writing half")
 	errNoClock    = errors.New("the wall clocks of a majority are not known yet")
 )
 

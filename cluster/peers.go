@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -14,10 +15,9 @@ import (
 )
 
 const (
-	pingEvery     = time.Second
-	pingSoon      = 50 * time.Millisecond // until this node is caught up and knows the time
-	pingTimeout   = 500 * time.Millisecond
-	peerSilentFor = 3 * time.Second
+	pingEvery   = time.Second
+	pingSoon    = 50 * time.Millisecond // until this node is caught up and knows the time
+	pingTimeout = 500 * time.Millisecond
 )
 
 // peers asks the other nodes how they are, about once a second: their wall
@@ -33,8 +33,9 @@ type peers struct {
 
 // heardPeer is the last answer of a node and when it came.
 type heardPeer struct {
-	pong *peerpb.Pong
-	at   time.Time
+	pong   *peerpb.Pong
+	at     time.Time
+	missed bool // it has not answered the last ping
 }
 
 func newPeers(n *Node) *peers {
@@ -116,12 +117,15 @@ func (p *peers) ping(ctx context.Context, s raft.Server) (*peerpb.Pong, bool) {
 	resp, err := p.node.net.call(ctx, string(s.Address), &peerpb.Request{Body: &peerpb.Request_Ping{Ping: &peerpb.Ping{}}})
 	pong := resp.GetPong()
 	if err != nil || pong == nil || pong.NodeId != string(s.ID) {
+		if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			p.missed(string(s.ID))
+		}
 		return nil, false
 	}
 	n := p.node
 	n.clock.heardWall(pong.NodeId, fsm.Time(pong.WallUs), n.cfg.Now().Sub(sent))
 	p.mu.Lock()
-	p.heard[pong.NodeId] = heardPeer{pong, n.cfg.Now()}
+	p.heard[pong.NodeId] = heardPeer{pong: pong, at: n.cfg.Now()}
 	p.mu.Unlock()
 	if pong.LogTimeUs > 0 { // it leads, and decides
 		n.clock.heardLeader(fsm.Time(pong.LogTimeUs))
@@ -131,6 +135,16 @@ func (p *peers) ping(ctx context.Context, s raft.Server) (*peerpb.Pong, bool) {
 		}
 	}
 	return pong, true
+}
+
+// missed notes that a node has not answered.
+func (p *peers) missed(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if h, ok := p.heard[id]; ok {
+		h.missed = true
+		p.heard[id] = h
+	}
 }
 
 // last gives the latest answer of a node.
@@ -150,7 +164,7 @@ func (p *peers) silent() string {
 		if string(s.ID) == p.node.cfg.NodeID {
 			continue
 		}
-		if h, ok := p.last(string(s.ID)); !ok || p.node.cfg.Now().Sub(h.at) > peerSilentFor {
+		if h, ok := p.last(string(s.ID)); !ok || h.missed {
 			ids = append(ids, string(s.ID))
 		}
 	}

@@ -91,7 +91,7 @@ func (s *storage) open(cfg Config, logger hclog.Logger, onDamage func(error)) er
 	}
 	path := filepath.Join(s.dir, raftFile)
 	damaged := func(err error) error {
-		return haltf("%s is damaged (%w): remove this node and add the machine under a new id, or put a good copy back", path, err)
+		return haltf("%s is damaged (%w): remove this node and add the machine under a new id; an older copy would have forgotten votes and acknowledged entries", path, err)
 	}
 	contents, err := checkBolt(path)
 	if err != nil {

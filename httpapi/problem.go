@@ -14,6 +14,10 @@ import (
 // ProblemTypeBase begins the type of every problem; the code follows.
 const ProblemTypeBase = "https://onced.dev/problems/"
 
+// maxRetryAfter caps what a caller is told to wait for another attempt: most
+// end long before their lease, and record.leaseExpiresAt tells the rest.
+const maxRetryAfter = 5 * time.Second
+
 // problem is an idem.Problem as it is written: its record has nothing but what
 // a caller without the token may know.
 type problem struct {
@@ -147,7 +151,7 @@ func (c *call) refused(it *item, d *fsm.Decision, res *fsm.Result) *reply {
 			p.Record.showOutcome(r, status)
 		}
 	}
-	rep := newProblem(p, res.Code, res.RetryAfter)
+	rep := newProblem(p, res.Code, min(res.RetryAfter, maxRetryAfter))
 	rep.index, rep.at = d.Index, d.Time
 	return rep
 }
