@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"encoding/base64"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -179,5 +181,38 @@ func TestLargeResponses(t *testing.T) {
 	g := e.post("commit", `{"key":"just-fits-0001","token":"`+token+`","response": [  "`+strings.Repeat("x", 64<<10-4)+`"  ] }`).ok(200)
 	if g.at("record", "responseOmitted") != nil {
 		t.Error("a response of just maxResponseBytes was left out")
+	}
+}
+
+// B51: all 256 byte values come back as they were sent, in base64 as gateways
+// send bodies, and as characters of a string, escaped or not.
+func TestB51_AnyBytesComeBack(t *testing.T) {
+	t.Parallel()
+	e := newEdge(t)
+	all := make([]byte, 256)
+	var escaped, plain strings.Builder
+	for i := range all {
+		all[i] = byte(i)
+		fmt.Fprintf(&escaped, `\u%04x`, i)
+		if i >= ' ' && i != '"' && i != '\\' {
+			plain.WriteRune(rune(i))
+		}
+	}
+	for i, response := range []string{
+		`{"body":"` + base64.StdEncoding.EncodeToString(all) + `"}`, `"` + escaped.String() + `"`, `"` + plain.String() + `"`,
+		`""`, `"\u0000"`,
+	} {
+		key := fmt.Sprintf("binary-%04d", i)
+		token := e.reserve(key, attemptA)
+		want := `"response":` + response
+		for _, g := range []*got{
+			e.post("commit", `{"key":"`+key+`","token":"`+token+`","response":`+response+`}`).ok(200),
+			e.post("reserve", `{"key":"`+key+`"}`).ok(200),
+			e.do("GET", "/v1/namespaces/default/records/"+key, "").ok(200),
+		} {
+			if !strings.Contains(g.raw, want) {
+				t.Errorf("%s is not in %s", want, g.raw)
+			}
+		}
 	}
 }
