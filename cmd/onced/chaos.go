@@ -16,10 +16,11 @@ import (
 
 func (a *app) chaosCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "chaos",
-		Short: "Prove it: faults on real nodes, every answer checked",
-		Args:  cobra.ArbitraryArgs,
-		RunE:  groupRun,
+		Use:     "chaos",
+		Short:   "Prove it: faults on real nodes, every answer checked",
+		Example: "  onced chaos faults\n  onced chaos run --for 60s --faults basic",
+		Args:    cobra.ArbitraryArgs,
+		RunE:    groupRun,
 	}
 	cmd.AddCommand(a.chaosRunCommand(), a.chaosFaultsCommand(), a.chaosCheckCommand(), a.chaosLedgerCommand())
 	return cmd
@@ -164,9 +165,10 @@ func commitOf(version string) string { return strings.TrimPrefix(version, "devel
 
 func (a *app) chaosFaultsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "faults",
-		Short: "List the faults that a run can inject",
-		Args:  cobra.NoArgs,
+		Use:     "faults",
+		Short:   "List the faults that a run can inject",
+		Example: "  onced chaos faults",
+		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			for _, f := range chaos.Faults() {
 				root := ""
@@ -182,9 +184,10 @@ func (a *app) chaosFaultsCommand() *cobra.Command {
 
 func (a *app) chaosCheckCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "check DIRECTORY",
-		Short: "Check the history that a run has kept, again",
-		Args:  cobra.ExactArgs(1),
+		Use:     "check DIRECTORY",
+		Short:   "Check the history that a run has kept, again",
+		Example: "  onced chaos check ./chaos-run",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			report, err := chaos.CheckAgain(args[0])
 			if err != nil {
