@@ -204,7 +204,7 @@ func (x *slot) op(client int, rng *rand.Rand) *Op {
 		o.Kind, o.Token, o.Verdict = Commit, token, "committed"
 		o.Response = fmt.Sprintf(`{"n":%d}`, rng.IntN(1000))
 		if rng.IntN(2) == 0 {
-			o.ExpectedVersion = max(1, x.version)
+			o.ExpectedVersion = max(1, x.version-min(x.version, uint64(rng.IntN(3)/2)))
 		}
 	case roll < 92:
 		o.Kind = Cancel

@@ -61,8 +61,11 @@ func Check(ops []*Op, fills []Fill) *Findings {
 	return f
 }
 
-// partTime is how long one key may take to be explained.
-const partTime = 60 * time.Second
+// How long one key may take to be explained, and to be explained by copies.
+const (
+	partTime  = 60 * time.Second
+	ghostTime = 5 * time.Second
+)
 
 // checkLinear looks for an order of each key's calls that the model explains. A
 // key that has none is tried again with what the cluster may do by itself: one
@@ -76,9 +79,9 @@ func (f *Findings) checkLinear(parts [][]*Op) {
 		go func() {
 			defer all.Done()
 			for part := range work {
-				res := explain(part)
-				if res == porcupine.Illegal {
-					res = explain(withGhosts(part))
+				res := explain(part, partTime)
+				if res == porcupine.Illegal && explainWithGhosts(part) {
+					res = porcupine.Ok
 				}
 				if res == porcupine.Ok {
 					continue
@@ -103,8 +106,25 @@ func (f *Findings) checkLinear(parts [][]*Op) {
 	sort.Slice(f.Unexplained, func(i, j int) bool { return f.Unexplained[i][0].ID < f.Unexplained[j][0].ID })
 }
 
-func explain(part []*Op) porcupine.CheckResult {
-	return porcupine.CheckOperationsTimeout(model(), operations(part), partTime)
+func explain(part []*Op, within time.Duration) porcupine.CheckResult {
+	return porcupine.CheckOperationsTimeout(model(), operations(part), within)
+}
+
+// explainWithGhosts looks for an order in which calls may have come into the
+// log twice: one of them at first, then any.
+func explainWithGhosts(part []*Op) bool {
+	until := time.Now().Add(ghostTime)
+	ghosts := ghostsOf(part)
+	for i := range ghosts {
+		left := time.Until(until)
+		if left <= 0 {
+			return false
+		}
+		if explain(append(part[:len(part):len(part)], ghosts[i]), left) == porcupine.Ok {
+			return true
+		}
+	}
+	return explain(append(part[:len(part):len(part)], ghosts...), max(0, time.Until(until))+time.Millisecond) == porcupine.Ok
 }
 
 // operations gives a key's calls as porcupine takes them. A call of unknown
@@ -124,18 +144,17 @@ func operations(part []*Op) []porcupine.Operation {
 	return out
 }
 
-// withGhosts adds a copy of unknown fate to each call that may have changed
+// ghostsOf gives a copy of unknown fate of each call that may have changed
 // something.
-func withGhosts(part []*Op) []*Op {
-	out := append([]*Op(nil), part...)
+func ghostsOf(part []*Op) (ghosts []*Op) {
 	for _, o := range part {
-		if o.Fate == Known && o.Kind != Get && o.Answer.Says != "replayed" {
+		if o.Fate == Unknown || o.Fate == Known && o.Kind != Get && o.Answer.Says != "replayed" {
 			ghost := *o
 			ghost.Ghost = true
-			out = append(out, &ghost)
+			ghosts = append(ghosts, &ghost)
 		}
 	}
-	return out
+	return ghosts
 }
 
 // checkLog holds what all keys share: log time never falls along the log, and
