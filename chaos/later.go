@@ -1,3 +1,3 @@
 package chaos
 
-var networkFaults, diskFaults, damageFaults, limitFaults, clockFaults []*Fault
+var networkFaults, limitFaults, clockFaults []*Fault

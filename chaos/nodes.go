@@ -33,6 +33,9 @@ type Node struct {
 	enter     []string // what starts it in its network; empty: as it is
 	args      []string
 
+	disk      *disk // its own file system; nil: the machine's
+	lostBytes int   // of a canary, at its last power cut
+
 	procMu sync.Mutex // guards proc
 	proc   *process
 }

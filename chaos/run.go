@@ -103,6 +103,14 @@ func (r *runner) build() ([]*Node, Fabric, error) {
 		return nil, nil, err
 	}
 	r.closers = append(r.closers, fabric.Close)
+	if has(r.Faults, disks) {
+		for _, n := range all {
+			if n.disk, err = newDisk(filepath.Join(r.Dir, n.ID+".img"), n.Dir); err != nil {
+				return nil, nil, err
+			}
+			r.closers = append(r.closers, n.disk.remove)
+		}
+	}
 	return all, fabric, nil
 }
 

@@ -1,0 +1,249 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+var diskFaults = []*Fault{
+	{Name: "powercut", About: "power lost under one node: what it did not sync is gone", Root: true, Needs: disks, Inject: powerCut},
+	{Name: "powercut-all", About: "power lost under all nodes at once", Root: true, Needs: disks, Fails: true, Inject: powerCutAll},
+	{Name: "diskfull", About: "no space left for one node", Root: true, Needs: disks, Inject: diskFull},
+	{Name: "diskhang", About: "one node's disk does not answer (fsfreeze)", Root: true, Needs: disks, Inject: diskHang},
+	{Name: "diskreadonly", About: "one node's disk turns read-only after an error", Root: true, Needs: disks, Inject: diskReadOnly},
+	{Name: "syncfails", About: "fdatasync of one node fails with EIO (strace)", Root: true, Inject: syncFails},
+	{Name: "syncslow", About: "fdatasync of one node takes 200 ms more (strace)", Root: true, Inject: syncSlow},
+	{Name: "synclies", About: "fdatasync of one node does nothing and says yes, then its power is lost", Root: true, Needs: disks, Inject: syncLies},
+}
+
+// revive starts n again if its fault has ended it, and says with what code.
+func (r *rig) revive(n *Node) (string, error) {
+	if n.running() {
+		return "it went on", nil
+	}
+	code := n.process().cmd.ProcessState.ExitCode()
+	return fmt.Sprintf("it ended with %d", code), r.nodes.start(n)
+}
+
+func (r *rig) cutPower(victims []*Node, when time.Time) error {
+	name := fmt.Sprintf("canary%d", when.UnixNano()%1e9)
+	for _, n := range victims {
+		if err := n.disk.canary(name); err != nil {
+			return err
+		}
+	}
+	for _, n := range victims {
+		if err := n.disk.powerCut(); err != nil {
+			return err
+		}
+	}
+	// The machine stops with its power: nothing may run on without a disk.
+	for _, n := range victims {
+		_ = n.process().signal(syscall.SIGKILL)
+	}
+	lost := 0
+	for _, n := range victims {
+		n.kill()
+		if err := n.disk.powerOn(); err != nil {
+			return err
+		}
+		bytes, err := n.disk.lost(name)
+		if err != nil {
+			return fmt.Errorf("%s: %w", n.ID, err)
+		}
+		lost += bytes
+		n.lostBytes = bytes
+	}
+	if lost == 0 {
+		return errors.New("no byte was lost")
+	}
+	return nil
+}
+
+func (r *rig) powerFault(victims []*Node, leads bool, target string, rng *rand.Rand) (*injured, error) {
+	if err := r.cutPower(victims, time.Now()); err != nil {
+		return nil, err
+	}
+	return &injured{
+		target: target, leader: leads, hold: between(rng, 50*time.Millisecond, time.Second),
+		heal: func(context.Context) (string, error) {
+			lost := 0
+			for _, n := range victims {
+				lost += n.lostBytes
+				if err := r.nodes.start(n); err != nil {
+					return "", err
+				}
+			}
+			return fmt.Sprintf("%d unsynced bytes lost, synced ones kept", lost), nil
+		},
+	}, nil
+}
+
+func powerCut(ctx context.Context, r *rig, rng *rand.Rand) (*injured, error) {
+	n, leads := r.victim(ctx, rng)
+	return r.powerFault([]*Node{n}, leads, n.ID, rng)
+}
+
+func powerCutAll(_ context.Context, r *rig, rng *rand.Rand) (*injured, error) {
+	return r.powerFault(r.nodes.All, true, "all", rng)
+}
+
+func diskFull(ctx context.Context, r *rig, rng *rand.Rand) (*injured, error) {
+	n, leads := r.victim(ctx, rng)
+	bytes, err := n.disk.fill()
+	if err != nil {
+		return nil, err
+	}
+	return &injured{
+		target: n.ID, leader: leads, hold: between(rng, 2*time.Second, 5*time.Second),
+		heal: func(context.Context) (string, error) {
+			full := !n.disk.writable()
+			if err := n.disk.empty(); err != nil {
+				return "", err
+			}
+			fate, err := r.revive(n)
+			if !full {
+				return "", err
+			}
+			return fmt.Sprintf("%d MiB filled, no write went through; %s", bytes>>20, fate), err
+		},
+	}, nil
+}
+
+func diskHang(ctx context.Context, r *rig, rng *rand.Rand) (*injured, error) {
+	n, leads := r.victim(ctx, rng)
+	if err := n.disk.freeze(); err != nil {
+		return nil, err
+	}
+	stuck := make(chan time.Duration, 1)
+	began := time.Now()
+	go func() { // a write of ours, which must wait as the node's do
+		n.disk.writable()
+		stuck <- time.Since(began)
+	}()
+	hold := between(rng, 2*time.Second, 6*time.Second)
+	return &injured{
+		target: n.ID, leader: leads, hold: hold,
+		heal: func(context.Context) (string, error) {
+			if err := n.disk.thaw(); err != nil {
+				return "", err
+			}
+			waited := <-stuck
+			// A node that leaves because its disk hangs can end only now.
+			p := n.process()
+			p.exit(500 * time.Millisecond)
+			fate, err := r.revive(n)
+			if waited < hold/2 {
+				return "", err
+			}
+			return fmt.Sprintf("a write waited %.1f s; %s", waited.Seconds(), fate), err
+		},
+	}, nil
+}
+
+func diskReadOnly(ctx context.Context, r *rig, rng *rand.Rand) (*injured, error) {
+	n, leads := r.victim(ctx, rng)
+	if err := n.disk.readOnly(); err != nil {
+		return nil, err
+	}
+	return &injured{
+		target: n.ID, leader: leads, hold: between(rng, time.Second, 4*time.Second),
+		heal: func(context.Context) (string, error) {
+			refused := !n.disk.writable()
+			fate := "it went on"
+			if !n.running() {
+				fate = fmt.Sprintf("it ended with %d", n.process().cmd.ProcessState.ExitCode())
+			}
+			n.kill()
+			if err := n.disk.repair(); err != nil {
+				return "", err
+			}
+			if !refused {
+				return "", r.nodes.start(n)
+			}
+			return "no write went through; " + fate, r.nodes.start(n)
+		},
+	}, nil
+}
+
+// tamper has strace change the system calls of n that inject names, until stop
+// is called, which gives how often it did.
+func (r *rig) tamper(n *Node, inject string) (stop func() (int, error), err error) {
+	log := filepath.Join(r.dir, n.ID+".strace")
+	_ = os.Remove(log)
+	p, err := startProcess(filepath.Join(r.dir, "strace.log"), nil,
+		"strace", "-f", "-q", "-o", log, "-e", "trace=fdatasync,fsync", "-e", "inject=fdatasync,fsync:"+inject, "-p", fmt.Sprint(n.process().pid()))
+	if err != nil {
+		return nil, err
+	}
+	return func() (int, error) {
+		_ = p.signal(syscall.SIGINT)
+		if _, ended := p.exit(5 * time.Second); !ended {
+			p.kill()
+		}
+		b, err := os.ReadFile(log)
+		return strings.Count(string(b), "INJECTED") + strings.Count(string(b), "DELAYED"), err
+	}, nil
+}
+
+func (r *rig) syncFault(ctx context.Context, rng *rand.Rand, inject, what string) (*injured, error) {
+	n, leads := r.victim(ctx, rng)
+	stop, err := r.tamper(n, inject)
+	if err != nil {
+		return nil, err
+	}
+	return &injured{
+		target: n.ID, leader: leads, hold: between(rng, 2*time.Second, 4*time.Second),
+		heal: func(context.Context) (string, error) {
+			times, err := stop()
+			if err != nil {
+				return "", err
+			}
+			fate, err := r.revive(n)
+			if times == 0 {
+				return "", err
+			}
+			return fmt.Sprintf("%d syncs %s; %s", times, what, fate), err
+		},
+	}, nil
+}
+
+func syncFails(ctx context.Context, r *rig, rng *rand.Rand) (*injured, error) {
+	return r.syncFault(ctx, rng, "error=EIO", "failed with EIO")
+}
+
+func syncSlow(ctx context.Context, r *rig, rng *rand.Rand) (*injured, error) {
+	return r.syncFault(ctx, rng, "delay_enter=200000", "took 200 ms more")
+}
+
+// syncLies is a disk whose cache says yes and is lost with the power. The other
+// nodes have what this one loses.
+func syncLies(ctx context.Context, r *rig, rng *rand.Rand) (*injured, error) {
+	n, leads := r.victim(ctx, rng)
+	stop, err := r.tamper(n, "retval=0")
+	if err != nil {
+		return nil, err
+	}
+	return &injured{
+		target: n.ID, leader: leads, hold: between(rng, time.Second, 3*time.Second),
+		heal: func(context.Context) (string, error) {
+			// Power first: strace lets the node sync again when it leaves.
+			err := r.cutPower([]*Node{n}, time.Now())
+			times, stopped := stop()
+			if err := errors.Join(err, stopped); err != nil {
+				return "", err
+			}
+			if times == 0 {
+				return "", r.nodes.start(n)
+			}
+			return fmt.Sprintf("%d syncs did nothing, %d bytes of a canary lost", times, n.lostBytes), r.nodes.start(n)
+		},
+	}, nil
+}
