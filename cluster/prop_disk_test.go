@@ -1,10 +1,14 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
+
+	"github.com/hashicorp/raft"
 )
 
 // B06: the leader's snapshots are gone when a follower needs one. The leader
@@ -77,4 +81,26 @@ func TestB21_TheLogFileDoesNotGrow(t *testing.T) {
 	if errs := told.all(); len(errs) != 0 {
 		t.Error(errs)
 	}
+}
+
+// noRoom is a store of settings on a full disk.
+type noRoom struct{ raft.StableStore }
+
+func (noRoom) Set(key, _ []byte) error { return fmt.Errorf("write %s: %w", key, syscall.ENOSPC) }
+
+// raft panics when it cannot store its term: that is told as a disk fault before.
+// A vote that finds no room is no vote, and the node goes on (R22).
+func TestNoRoomForTheTermEndsTheNode(t *testing.T) {
+	t.Parallel()
+	d := &told{}
+	s := &stableStore{inner: noRoom{}, guard: storeGuard{onDamage: d.add}}
+	for _, key := range []string{"LastVoteTerm", "LastVoteCand"} {
+		if err := s.Set([]byte(key), []byte("x")); !errors.Is(err, syscall.ENOSPC) || len(d.all()) != 0 {
+			t.Errorf("%s: %v, told %v", key, err, d.all())
+		}
+	}
+	if err := s.SetUint64([]byte("CurrentTerm"), 7); !errors.Is(err, syscall.ENOSPC) || len(d.all()) != 1 {
+		t.Fatalf("%v, told %v", err, d.all())
+	}
+	wantHalt(t, d.all()[0], ExitStalled, "CurrentTerm")
 }
