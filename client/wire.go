@@ -95,6 +95,11 @@ func leaseOf(ans *idem.Answer, sent time.Time) (Lease, error) {
 	if err != nil || d < 0 {
 		return Lease{}, &strange{fmt.Sprintf("the answer has the leaseRemaining %q", ans.LeaseRemaining)}
 	}
+	if mutant == "absolutelease" && ans.Record != nil {
+		if at, err := time.Parse(time.RFC3339, ans.Record.LeaseExpiresAt); err == nil {
+			return Lease{at.Add(-d), d}, nil
+		}
+	}
 	return Lease{sent, d}, nil
 }
 

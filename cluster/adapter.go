@@ -21,6 +21,7 @@ type adapter struct {
 	onLive    func(stamp fsm.Time)          // an entry was applied; not for entries of our own
 	onMember  func()                        // what the log says of nodes or cluster changed
 	onApplied func(index, stateHash uint64) // as Config has it
+	counted   func(*fsm.Decision)           // mutant replaysapply
 
 	halted atomic.Bool
 	config atomic.Uint64 // index of the last membership entry (hashicorp/raft#695 section 0.6: GetConfiguration has none)
@@ -75,6 +76,9 @@ func (a *adapter) Apply(l *raft.Log) any {
 	if diverged {
 		a.stop(haltf("the state of this node differs from the leader's at index %d (%016x, the leader has %016x). Stop this node and replace its data", at, ours, theirs))
 		return errHalted
+	}
+	if mutant == "replaysapply" {
+		a.counted(&fsm.Decision{Time: now, Results: results})
 	}
 	a.onLive(now)
 	members := false

@@ -222,6 +222,14 @@ func (n *Node) propose(ctx context.Context, e *fsm.Entry) outcome {
 	n.entries.Add(1)
 	n.commands.Add(uint64(len(e.Commands)))
 	f := r.Apply(data, enqueueTimeout)
+	if mutant == "ackearly" {
+		d := &fsm.Decision{Index: r.LastIndex() + 1, Time: stamp}
+		for _, c := range e.Commands {
+			rec := &fsm.Record{Namespace: c.Namespace, Key: c.Key, Token: uint64(stamp)}
+			d.Results = append(d.Results, fsm.Result{Outcome: fsm.Outcome(c.Op), Record: rec})
+		}
+		return outcome{fate: applied, decision: d}
+	}
 	if err := await(ctx, f); err != nil {
 		if fateOf(err) == unknown && !errors.Is(err, raft.ErrLeadershipLost) {
 			n.log.Warn("the fate of a log entry is unknown", "error", err)

@@ -163,6 +163,11 @@ func (n *Node) decide(ctx context.Context, cmds []*fsm.Command) (*fsm.Decision, 
 			return o.decision, nil
 		case unknown:
 			lost = true
+			if mutant == "newattempt" {
+				for _, c := range cmds {
+					c.AttemptId = randomHex(n.cfg.Rand, 16)
+				}
+			}
 		}
 		if ctx.Err() == nil || cause == nil {
 			cause = o.err

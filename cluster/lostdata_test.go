@@ -45,3 +45,17 @@ func (c *trio) refusedStart(i int, sentence string) {
 		c.t.Fatalf("start of %s: %v, want exit code %d and %q", c.members[i].ID, err, ExitRefused, sentence)
 	}
 }
+
+// TestB23_LogIsSynced holds that raft.db is opened so that every commit reaches
+// the disk before it is acknowledged (etcd#14370); the power cuts of the chaos
+// suite show the effect.
+func TestB23_LogIsSynced(t *testing.T) {
+	t.Parallel()
+	o := boltOptions("raft.db")
+	if o.NoSync || o.BoltOptions.NoSync || o.BoltOptions.NoGrowSync {
+		t.Errorf("raft.db is not synced: %+v %+v", o, o.BoltOptions)
+	}
+	if !o.BoltOptions.NoFreelistSync {
+		t.Error("the free list is synced: commits after a truncation take ten times as long")
+	}
+}

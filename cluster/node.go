@@ -70,6 +70,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	n.batch = newBatcher(n, maxEntryCommands, n.leads, n.commit)
 	n.relays = newBatcher(n, maxRelayCommands, func() error { return nil }, n.relay)
 	n.count = newReplayCounter()
+	n.fsm.counted = n.count.served
 	n.leader.init()
 	n.starting.Store("")
 	if err := n.open(ctx); err != nil {

@@ -98,11 +98,7 @@ func (s *storage) open(cfg Config, logger hclog.Logger, onDamage func(error)) er
 		return damaged(err)
 	}
 	err = recovered(func() (err error) {
-		s.bolt, err = raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: &bbolt.Options{
-			Timeout:        fileLockTimeout,
-			NoFreelistSync: true,
-			FreelistType:   bbolt.FreelistMapType,
-		}})
+		s.bolt, err = raftboltdb.New(boltOptions(path))
 		return err
 	})
 	switch {
@@ -122,6 +118,16 @@ func (s *storage) open(cfg Config, logger hclog.Logger, onDamage func(error)) er
 	}
 	s.logs, err = raft.NewLogCache(logCacheSize, logs)
 	return err
+}
+
+// boltOptions are how raft.db is opened. Every commit is synced: what is
+// acknowledged is on the disks of a quorum.
+func boltOptions(path string) raftboltdb.Options {
+	return raftboltdb.Options{Path: path, NoSync: mutant == "nosync", BoltOptions: &bbolt.Options{
+		Timeout:        fileLockTimeout,
+		NoFreelistSync: true,
+		FreelistType:   bbolt.FreelistMapType,
+	}}
 }
 
 func (s *storage) guard(cfg Config, onDamage func(error)) storeGuard {

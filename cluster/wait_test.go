@@ -135,8 +135,14 @@ func TestReplaysAreCountedOnceOverAllNodes(t *testing.T) {
 	c := newTrio(t, 3, "", nil)
 	settled(t, c.nodes[0], "counted-key")
 	c.agree()
-	for i := range 30 {
+	for i := range 20 {
 		decide(t, c.nodes[i%3], reserveCmd("counted-key"))
+	}
+	for i := range 10 { // and some that the log decides
+		list := []*fsm.Command{reserveCmd(fmt.Sprintf("beside-%06d", i)), reserveCmd("counted-key")}
+		if d, err := c.nodes[i%3].Decide(t.Context(), list, 0); err != nil || d.Local || d.Results[1].Outcome != fsm.OutcomeReplayed {
+			t.Fatalf("%+v %v", d, err)
+		}
 	}
 	for _, n := range c.nodes {
 		c.eventually("30 replays are counted", func() error {

@@ -12,7 +12,7 @@ const maxAhead = 24 * time.Hour
 // mayTakeOver tells whether a reserve may take a pending record over once its
 // lease is over: the stricter of its claim's policy and today's decides.
 func mayTakeOver(r *Record, ns *Namespace) bool {
-	return r.RerunOnLeaseExpiry && ns.Policy.RerunOnLeaseExpiry
+	return (r.RerunOnLeaseExpiry || mutant == "policynow") && ns.Policy.RerunOnLeaseExpiry
 }
 
 // mayRerun tells whether a key may run anew once the ttl of its outcome is
@@ -58,6 +58,15 @@ func (m *Machine) raiseHorizon(sp *space, r *Record) {
 		return
 	}
 	h := r.CreatedAt
+	if mutant == "horizonleft" { // the first seen of the oldest one that is left
+		h = m.now
+		m.records.Scan(func(x *Record) bool {
+			if x != r && x.Namespace == r.Namespace {
+				h = min(h, x.CreatedAt)
+			}
+			return true
+		})
+	}
 	if born, ok := birth(r.Key); ok && born <= m.now.Add(maxAhead) {
 		h = max(h, born)
 	}
@@ -110,7 +119,7 @@ func (m *Machine) lapsing(visit func(sp *space) bool) {
 			return
 		}
 		sp := m.spaces[name]
-		if !sp.ns.Retired && sp.ns.Policy.RerunOnLeaseExpiry && !visit(sp) {
+		if !sp.ns.Retired && (sp.ns.Policy.RerunOnLeaseExpiry || mutant == "sweepuncertain") && !visit(sp) {
 			return
 		}
 		pivot = &Record{Namespace: name + "\x00"} // the least name after it

@@ -38,6 +38,7 @@ type Machine struct {
 	nodes    []*nodeState               // by id; replaced, never changed, so that views may share it
 	ticks    []tick                     // the last ticksKept ones, oldest first
 	diverged *divergence                // set once
+	tokens   uint64                     // mutant tokencounter
 
 	probes sync.Pool // of *Record: look-ups need one and must not allocate it
 }
@@ -82,6 +83,9 @@ func newTree[T any](less func(a, b T) bool) *btree.BTreeG[T] {
 func (m *Machine) Apply(index uint64, e *Entry) []Result {
 	m.index = index
 	m.now = max(m.now, min(Time(e.GetTimeUs()), maxTime))
+	if mutant == "wallclock" {
+		m.now = mutantNow()
+	}
 	commands := e.GetCommands()
 	results := make([]Result, len(commands))
 	ticked := false
@@ -153,7 +157,7 @@ func (m *Machine) applyKey(c *Command) Result {
 	switch {
 	case r == nil:
 		return refuse(idem.CodeNotFound, "")
-	case r.Token != c.Token:
+	case r.Token != c.Token && (mutant != "anytoken" || c.Op == fsmpb.Op_OP_RESOLVE) && (mutant != "resolveany" || c.Op != fsmpb.Op_OP_RESOLVE):
 		return refuseWith(idem.CodeStaleToken, "another attempt holds the key, or it was never claimed", r)
 	}
 	switch c.Op {
@@ -188,6 +192,10 @@ func (m *Machine) initCluster(c *Command) Result {
 // section 1).
 func (m *Machine) nextToken() uint64 {
 	m.lastToken = max(m.lastToken+1, uint64(m.now))
+	if mutant == "tokencounter" {
+		m.tokens++
+		m.lastToken = m.tokens
+	}
 	return m.lastToken
 }
 

@@ -34,6 +34,9 @@ func (m *Machine) reserve(sp *space, c *Command) Result {
 	case ttlOver(r, m.now): // row 6
 		return refuseExpired(r)
 	}
+	if mutant == "attemptfirst" && r.Status == Pending && r.AttemptID == c.AttemptId {
+		return m.resume(sp, r, c)
+	}
 	if detail := differs(r, c); detail != "" { // row 7
 		return refuseWith(idem.CodeKeyConflict, detail, r)
 	}
@@ -59,7 +62,7 @@ func (m *Machine) reserve(sp *space, c *Command) Result {
 // differs names what of a request is not as it was when r was claimed, and
 // shows nothing of either.
 func differs(r *Record, c *Command) string {
-	request, operation := r.RequestDigest != c.RequestDigest, r.Operation != c.Operation
+	request, operation := r.RequestDigest != c.RequestDigest, r.Operation != c.Operation && mutant != "anyoperation"
 	switch {
 	case request && operation:
 		return "the key was used with another request and another operation"

@@ -38,6 +38,9 @@ func (m *Machine) recordOutcome(sp *space, r *Record, c *Command, verdict Status
 	n.NotApplied = false
 	n.SettledAt = m.now
 	n.ExpiresAt = m.now.Add(r.TTL)
+	if mutant == "ttlreserve" {
+		n.ExpiresAt = r.ClaimedAt.Add(r.TTL)
+	}
 	n.RetainedUntil = n.ExpiresAt.Add(r.Retention)
 	n.OutcomeDigest = c.OutcomeDigest
 	n.ErrorCode = c.ErrorCode

@@ -67,6 +67,9 @@ func (m *Machine) View() *View {
 		names: m.names.Copy(), records: m.records.Copy(), prints: m.prints.Copy(),
 		audit: m.audit.Copy(), nodes: m.nodes,
 	}
+	if mutant == "nocopy" {
+		v.records = m.records
+	}
 	v.lastTick.index, v.lastTick.hash = m.LastTick()
 	return v
 }

@@ -34,9 +34,20 @@ func (v *View) WriteTo(w io.Writer) (int64, error) {
 	}
 	var rec fsmpb.Record
 	v.records.Scan(func(r *Record) bool {
+		if mutant == "maporder" {
+			return true
+		}
 		recordToProto(&rec, r)
 		return f.frame(frameRecord, &rec)
 	})
+	if mutant == "maporder" {
+		byKey := map[string]*Record{}
+		v.records.Scan(func(r *Record) bool { byKey[r.Namespace+"/"+r.Key] = r; return true })
+		for _, r := range byKey {
+			recordToProto(&rec, r)
+			f.frame(frameRecord, &rec)
+		}
+	}
 	v.prints.Scan(func(p fingerprint) bool {
 		return f.frame(frameFingerprint, &fsmpb.FingerprintPointer{Namespace: p.namespace, Fingerprint: p.text, Key: p.key})
 	})

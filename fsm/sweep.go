@@ -53,9 +53,11 @@ func (m *Machine) sweepDue(left int, res *Result) int {
 		}
 		r := first.rec
 		sp := m.spaces[r.Namespace]
-		if r.Settled() && !r.Dropped && m.now < r.RetainedUntil {
+		if r.Settled() && !r.Dropped && m.now < r.RetainedUntil && mutant != "notombstone" {
 			n := *r
-			n.Version++
+			if mutant != "sweepversion" {
+				n.Version++
+			}
 			n.Dropped = true
 			n.Response, n.HasResponse, n.Redacted = nil, false, nil
 			m.put(sp, r, &n)

@@ -1,0 +1,5 @@
+//go:build mutant_absolutelease
+
+package client
+
+const mutant = "absolutelease"

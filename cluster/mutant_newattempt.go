@@ -1,0 +1,5 @@
+//go:build mutant_newattempt
+
+package cluster
+
+const mutant = "newattempt"

@@ -1,0 +1,5 @@
+//go:build mutant_nosync
+
+package cluster
+
+const mutant = "nosync"

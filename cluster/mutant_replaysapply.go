@@ -1,0 +1,5 @@
+//go:build mutant_replaysapply
+
+package cluster
+
+const mutant = "replaysapply"

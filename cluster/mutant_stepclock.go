@@ -1,0 +1,5 @@
+//go:build mutant_stepclock
+
+package cluster
+
+const mutant = "stepclock"
