@@ -14,11 +14,10 @@ import (
 // help and units; how long the oldest uncertain record has been so, too.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	regs := map[string]*prometheus.Registry{}
-	c := newTrio(t, 3, "", func(cfg *Config) {
-		regs[cfg.NodeID] = prometheus.NewRegistry()
-		cfg.Metrics = regs[cfg.NodeID]
-	})
+	regs := map[string]*prometheus.Registry{
+		"n1": prometheus.NewRegistry(), "n2": prometheus.NewRegistry(), "n3": prometheus.NewRegistry(),
+	}
+	c := newTrio(t, 3, "", func(cfg *Config) { cfg.Metrics = regs[cfg.NodeID] })
 	settled(t, c.nodes[0], "settled-0001")
 	claim := reserveCmd("uncertain-0001")
 	claim.LeaseUs = 1000
