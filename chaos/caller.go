@@ -20,6 +20,8 @@ import (
 // errNotSent says that a call reached no node: nobody listened.
 var errNotSent = errors.New("the node does not listen")
 
+var usualDialer = &net.Dialer{Timeout: time.Second}
+
 // Caller makes single calls, each to one node and each exactly once, and writes
 // down what became of them. It repeats nothing by itself: the history must hold
 // what each attempt was told.
@@ -33,7 +35,7 @@ type Caller struct {
 func NewCaller(h *History, timeout time.Duration) *Caller {
 	return &Caller{history: h, timeout: timeout, http: &http.Client{
 		Transport: &http.Transport{
-			DialContext:         (&net.Dialer{Timeout: time.Second}).DialContext,
+			DialContext:         usualDialer.DialContext,
 			MaxIdleConnsPerHost: 64, IdleConnTimeout: 10 * time.Second,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -204,7 +204,7 @@ func (f *Findings) checkReplays(parts [][]*Op) {
 	for _, part := range parts {
 		p := policyOf(part[0].NS)
 		texts := map[[2]int64]*Op{} // by version: a settled record is never changed
-		var acked *Op             // the first to be told an outcome
+		var acked *Op               // the first to be told an outcome
 		for _, o := range part {
 			if o.Fate != Known || !o.Answer.Record.settled() || o.Answer.Record.Text == "" {
 				continue

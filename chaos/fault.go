@@ -88,14 +88,19 @@ func FaultNames() []string {
 
 // The sets that stand for lists of faults.
 var faultSets = map[string]func(*Fault) bool{
-	"basic": func(f *Fault) bool { return !f.Root && f.Needs <= byProxies },
+	"basic": func(f *Fault) bool { return !f.Root && f.Needs <= byProxies && !slices.Contains(damageFaults, f) },
 	"links": func(f *Fault) bool { return f.Needs == byProxies },
-	"net":   func(f *Fault) bool { return f.Needs == namespaces },
-	"disk":  func(f *Fault) bool { return f.Needs == disks },
-	"clock": func(f *Fault) bool { return f.Needs == clocks },
+	"net": func(f *Fault) bool {
+		return f.Needs == namespaces || slices.Contains(linkFaults, f) && f.Needs == anything
+	},
+	"disk":   func(f *Fault) bool { return slices.Contains(diskFaults, f) },
+	"damage": func(f *Fault) bool { return slices.Contains(damageFaults, f) },
+	"limit":  func(f *Fault) bool { return slices.Contains(limitFaults, f) },
+	"clock":  func(f *Fault) bool { return f.Needs == clocks },
 }
 
-// ParseFaults reads a list of names and of sets: basic, links, net, disk, clock.
+// ParseFaults reads a list of names and of sets: basic, links, net, disk,
+// damage, limit, clock.
 func ParseFaults(list string) ([]*Fault, error) {
 	var out []*Fault
 	add := func(f *Fault) {
@@ -117,8 +122,11 @@ func ParseFaults(list string) ([]*Fault, error) {
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("no fault is named %q: use %s, or a set: basic, links, net, disk, clock", name, strings.Join(FaultNames(), ", "))
+			return nil, fmt.Errorf("no fault is named %q: use %s, or a set: basic, links, net, disk, damage, limit, clock", name, strings.Join(FaultNames(), ", "))
 		}
+	}
+	if len(out) == 0 {
+		return nil, nil
 	}
 	if has(out, byProxies) && has(out, namespaces) {
 		return nil, fmt.Errorf("faults %s need proxies on loopback and %s network namespaces: make two runs",

@@ -109,6 +109,23 @@ func (h *History) longestGap(from, to int64) time.Duration {
 	return time.Duration(max(longest, to-last))
 }
 
+// worstSkew gives how far the log time of an answer was from this machine's
+// clock at best, while the call lasted: the most of all calls that the log
+// decided. Wall clocks of nodes may be moved; log time must not follow one.
+func (h *History) worstSkew() time.Duration {
+	h.opsMu.Lock()
+	defer h.opsMu.Unlock()
+	began, worst := h.began.UnixMilli(), int64(0)
+	for _, o := range h.ops {
+		if o.Fate != Known || o.Answer.Time == 0 || o.Answer.Local {
+			continue
+		}
+		from, to := began+o.Call/1e6, began+o.Return/1e6
+		worst = max(worst, from-o.Answer.Time, o.Answer.Time-to)
+	}
+	return time.Duration(worst) * time.Millisecond
+}
+
 // Close writes out what is buffered.
 func (h *History) Close() error {
 	h.opsMu.Lock()

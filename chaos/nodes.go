@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -54,9 +53,7 @@ func newNodes(binary, dir string, all []*Node) *Nodes {
 	for _, n := range all {
 		members = append(members, n.ID+"="+n.advertise)
 	}
-	c := &Nodes{All: all, binary: binary, http: &http.Client{
-		Timeout: 3 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{Timeout: time.Second}).DialContext},
-	}}
+	c := &Nodes{All: all, binary: binary, http: freshClient()}
 	for _, n := range all {
 		if n.Dir == "" {
 			n.Dir = filepath.Join(dir, n.ID)
@@ -74,6 +71,11 @@ func newNodes(binary, dir string, all []*Node) *Nodes {
 		}
 	}
 	return c
+}
+
+// freshClient asks each time on a connection of its own.
+func freshClient() *http.Client {
+	return &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: usualDialer.DialContext}}
 }
 
 // data is where the node's files are.
@@ -101,7 +103,7 @@ func (c *Nodes) start(n *Node) error {
 		return err
 	}
 	args := append(append(append([]string{}, n.enter...), c.binary), n.args...)
-	p, err := startProcess(n.Log, []string{"ONCED_CHAOS_CLOCK=" + n.Clock, "GOTRACEBACK=all"}, args...)
+	p, err := startProcess(n.Log, []string{"CHAOS_CLOCK_FILE=" + n.Clock, "GOTRACEBACK=all"}, args...)
 	if err != nil {
 		return err
 	}

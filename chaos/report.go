@@ -29,6 +29,7 @@ type Report struct {
 	DifferingReplays int    `json:"differingReplays"`
 	Linearizable     string `json:"linearizable"`
 	LongestGapMs     int64  `json:"longestGapMs"`
+	WorstSkewMs      int64  `json:"worstSkewMs"` // of log time from this machine's clock
 
 	LoadSeconds  float64 `json:"loadSeconds"`
 	AuditSeconds float64 `json:"auditSeconds"`
@@ -111,6 +112,7 @@ func (r *Report) Markdown() string {
 	line("| acknowledged outcomes, each replayed by every node after a stop of all | %d |", r.Audited)
 	line("| indexes at which the states of two nodes or more were compared | %d |", r.Hashes)
 	line("| longest time without an acknowledged write | %d ms |", r.LongestGapMs)
+	line("| log time from this machine's clock, at most | %d ms |", r.WorstSkewMs)
 	if f := r.failOvers("kill", "restart", "pause", "isolate"); len(f) > 0 {
 		line("| leader lost (kill, stop, pause, isolate) to the next acknowledged write | median %d ms, p99 %d ms, of %d |", quantile(f, 0.5), quantile(f, 0.99), len(f))
 	}

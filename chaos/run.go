@@ -26,11 +26,17 @@ type Config struct {
 	Commit   string // of the source, for the report
 	Command  string // that runs this again, for the report
 
+	MovableClock bool // Binary was built with the tag chaos
+
 	Progress func(format string, args ...any) // a line for people
 }
 
 // callTime is what the workload's calls give the cluster to decide.
 const callTime = 2 * time.Second
+
+// mostSkew is how far log time may come to be from the true time while one wall
+// clock of three is a day off.
+const mostSkew = 2 * time.Second
 
 // Run starts a cluster, a workload and faults, and judges what came of them. The
 // error is a run that could not be made; a run that fails is a Report without
@@ -79,6 +85,9 @@ func (r *runner) open(ctx context.Context) (err error) {
 		return err
 	}
 	nodes := newNodes(r.Binary, r.Dir, all)
+	if f, ok := fabric.(*netns); ok {
+		f.enter(nodes.http)
+	}
 	r.rig = &rig{nodes: nodes, fabric: fabric, history: r.history, dir: r.Dir}
 	exchange, err := r.startLedger(ctx)
 	if err != nil {
@@ -98,8 +107,25 @@ func (r *runner) open(ctx context.Context) (err error) {
 
 // build lays the network and the disks that the faults need.
 func (r *runner) build() ([]*Node, Fabric, error) {
-	all, fabric, err := loopback(r.Nodes, r.Dir)
-	if err != nil {
+	if has(r.Faults, clocks) && !r.MovableClock {
+		return nil, nil, fmt.Errorf("faults %s need a binary that was built with -tags chaos", namesWith(r.Faults, clocks))
+	}
+	for _, f := range r.Faults {
+		if f.Root && os.Geteuid() != 0 {
+			return nil, nil, fmt.Errorf("fault %s needs root", f.Name)
+		}
+	}
+	var all []*Node
+	var fabric Fabric
+	var err error
+	if has(r.Faults, namespaces) {
+		var f *netns
+		if f, err = newNetns(r.Nodes); err != nil {
+			return nil, nil, err
+		}
+		f.enter(r.caller.http)
+		all, fabric = f.members(r.Dir), f
+	} else if all, fabric, err = loopback(r.Nodes, r.Dir); err != nil {
 		return nil, nil, err
 	}
 	r.closers = append(r.closers, fabric.Close)
@@ -215,6 +241,10 @@ func (r *runner) judge() {
 	r.report.Fills = len(fills)
 	r.report.CheckSeconds = time.Since(began).Seconds()
 	r.report.LongestGapMs = r.history.longestGap(r.from, r.to).Milliseconds()
+	r.report.WorstSkewMs = r.history.worstSkew().Milliseconds()
+	if r.report.WorstSkewMs > mostSkew.Milliseconds() {
+		r.report.wrong("log time was %d ms from the true time, more than %v", r.report.WorstSkewMs, mostSkew)
+	}
 	compared, differ := r.hashes.compared()
 	r.report.Hashes = compared
 	for _, d := range differ {

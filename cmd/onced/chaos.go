@@ -66,7 +66,7 @@ the answers, a picture; and says what to type to run it again.`,
 	f.SortFlags = false
 	f.IntVar(&o.nodes, "nodes", 3, "nodes to run, 1 to 9")
 	f.DurationVar(&o.length, "for", time.Minute, "how long load and faults go on")
-	f.StringVar(&o.faults, "faults", "basic", "faults to inject, by name, or a set: basic, links, net, disk, clock (see: onced chaos faults)")
+	f.StringVar(&o.faults, "faults", "basic", "faults to inject, by name, or a set: basic, links, net, disk, damage, limit, clock (see: onced chaos faults)")
 	f.StringVar(&o.workload, "workload", chaos.OrderOnce, "what clients do: "+strings.Join(chaos.Workloads, " or "))
 	f.IntVar(&o.clients, "clients", 24, "clients at work at once")
 	f.Uint64Var(&o.seed, "seed", 0, "of workload and faults (default: any)")
@@ -130,7 +130,8 @@ func (a *app) chaosRun(ctx context.Context, o chaosOptions) error {
 	report, err := chaos.Run(ctx, chaos.Config{
 		Binary: binary, Nodes: o.nodes, For: o.length, Faults: faults, Workload: o.workload,
 		Clients: o.clients, Seed: o.seed, Dir: o.dir, Commit: commitOf(buildVersion()), Command: o.command(),
-		Progress: func(format string, args ...any) { fmt.Fprintf(a.stderr, format+"\n", args...) },
+		MovableClock: movableClock,
+		Progress:     func(format string, args ...any) { fmt.Fprintf(a.stderr, format+"\n", args...) },
 	})
 	if err != nil {
 		return &exitError{exitInternal, "chaos: " + err.Error(), "look at " + o.dir}

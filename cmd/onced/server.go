@@ -95,6 +95,7 @@ func (a *app) serve(ctx context.Context, c serverConfig, logger *slog.Logger) er
 			HTTPAdvertise:     c.httpAdvertise,
 			Multiplier:        c.multiplier,
 			SnapshotThreshold: c.snapshotThreshold,
+			Now:               wallClock(),
 			OnHalt:            func(e *cluster.HaltError) { halted <- e },
 		},
 		requestTimeout: c.requestTimeout,

@@ -1,3 +1,0 @@
-package chaos
-
-var networkFaults, limitFaults, clockFaults []*Fault
