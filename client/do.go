@@ -24,8 +24,9 @@ type Call struct {
 	// Wait is how long to wait for the outcome of another attempt that holds
 	// the key; 0: ErrInFlight at once.
 	Wait time.Duration
-	// ClaimTimeout bounds how long to try to claim the key, Wait aside; 0: the
-	// context's deadline or the client's budget alone.
+	// ClaimTimeout is how long the cluster may leave the claim undecided, however
+	// long Wait is; 0: as long as the context, or else the client's budget and
+	// Wait, last.
 	ClaimTimeout  time.Duration
 	CorrelationID string
 }
@@ -157,12 +158,7 @@ func (c *Client) claim(ctx context.Context, call *Call, failOpen bool) (*Reserva
 		// what may have run.
 		AttemptID: rand.Text(),
 	}
-	if call.ClaimTimeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, call.ClaimTimeout+call.Wait)
-		defer cancel()
-	}
-	res, err := c.Reserve(ctx, req)
+	res, err := c.claimWithin(ctx, req, call.ClaimTimeout)
 	// A call that fails open is about to run under it, and gives nothing back.
 	p := problemOf(err)
 	if p != nil && !failOpen && noDecision(err) && p.Applied == idem.AppliedUnknown {
@@ -170,6 +166,24 @@ func (c *Client) claim(ctx context.Context, call *Call, failOpen bool) (*Reserva
 		c.giveBack(req)
 	}
 	return res, err
+}
+
+// claimWithin reserves in steps, each of which must be decided within limit: one
+// that does not wait, which tells soon whether there is a cluster at all, and
+// then parts of the wait.
+func (c *Client) claimWithin(ctx context.Context, req ReserveRequest, limit time.Duration) (*Reservation, error) {
+	if limit <= 0 {
+		return c.Reserve(ctx, req)
+	}
+	until := time.Now().Add(req.Wait)
+	for req.Wait = 0; ; req.Wait = min(time.Until(until), maxParked) {
+		step, cancel := context.WithTimeout(ctx, limit+req.Wait)
+		res, err := c.Reserve(step, req)
+		cancel()
+		if !errors.Is(err, ErrInFlight) || ctx.Err() != nil || time.Until(until) <= 0 {
+			return res, err
+		}
+	}
 }
 
 // giveBack undoes a claim that may have been granted without its answer

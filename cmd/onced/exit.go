@@ -62,6 +62,9 @@ func haltExit(nodeID string, err error) error {
 // report prints err for people, on stderr, and gives the exit code. An error
 // that is not ours comes from cobra, and is one of usage.
 func (a *app) report(cmd *cobra.Command, err error) int {
+	if quiet, ok := errors.AsType[*silentExit](err); ok {
+		return quiet.code
+	}
 	e, ok := errors.AsType[*exitError](err)
 	if !ok {
 		e = &exitError{code: exitUsage, msg: err.Error()}

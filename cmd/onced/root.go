@@ -31,12 +31,12 @@ Start with a whole cluster in one process, and try it from another terminal:
 		&cobra.Group{ID: "use", Title: "Use it, through any node:"},
 		&cobra.Group{ID: "tend", Title: "Look after it, through any node:"},
 	)
-	for _, cmd := range []*cobra.Command{a.devCommand(), a.serverCommand()} {
+	for _, cmd := range []*cobra.Command{a.devCommand(), a.serverCommand(), a.gatewayCommand()} {
 		cmd.GroupID = "run"
 		root.AddCommand(cmd)
 	}
 	for _, cmd := range []*cobra.Command{
-		a.reserveCommand(), a.commitCommand(), a.failCommand(), a.releaseCommand(), a.extendCommand(), a.keyCommand(),
+		a.reserveCommand(), a.commitCommand(), a.failCommand(), a.releaseCommand(), a.extendCommand(), a.execCommand(), a.keyCommand(),
 	} {
 		cmd.GroupID = "use"
 		root.AddCommand(cmd)
