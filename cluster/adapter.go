@@ -20,6 +20,7 @@ type adapter struct {
 	halt      func(*HaltError)
 	onLive    func(stamp fsm.Time)          // an entry was applied; not for entries of our own
 	onMember  func()                        // what the log says of nodes or cluster changed
+	onConfig  func(raft.Configuration)      // the members changed
 	onApplied func(index, stateHash uint64) // as Config has it
 	counted   func(*fsm.Decision)           // mutant replaysapply
 
@@ -44,7 +45,7 @@ func newAdapter(halt func(*HaltError)) *adapter {
 		machine: fsm.New(),
 		keys:    newWaiters(),
 		applied: newIndexWatch(),
-		onLive:  func(fsm.Time) {}, onMember: func() {},
+		onLive:  func(fsm.Time) {}, onMember: func() {}, onConfig: func(raft.Configuration) {},
 	}
 }
 
@@ -100,8 +101,9 @@ func (a *adapter) Apply(l *raft.Log) any {
 
 // StoreConfiguration gives the true index of a membership change, and lets a
 // snapshot be taken right after one.
-func (a *adapter) StoreConfiguration(index uint64, _ raft.Configuration) {
+func (a *adapter) StoreConfiguration(index uint64, c raft.Configuration) {
 	a.config.Store(index)
+	a.onConfig(c)
 }
 
 // Snapshot takes a frozen view; it is written while applies go on.

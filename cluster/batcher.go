@@ -231,6 +231,9 @@ func (n *Node) propose(ctx context.Context, e *fsm.Entry) outcome {
 		return outcome{fate: applied, decision: d}
 	}
 	if err := await(ctx, f); err != nil {
+		if ctx.Err() != nil {
+			n.abandoned.Add(1)
+		}
 		if fateOf(err) == unknown && !errors.Is(err, raft.ErrLeadershipLost) {
 			n.log.Warn("the fate of a log entry is unknown", "error", err)
 		}

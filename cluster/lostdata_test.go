@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 // TestB09_EmptiedLogIsRefused empties raft.db on two of three nodes: bbolt
@@ -58,4 +61,21 @@ func TestB23_LogIsSynced(t *testing.T) {
 	if !o.BoltOptions.NoFreelistSync {
 		t.Error("the free list is synced: commits after a truncation take ten times as long")
 	}
+}
+
+// TestARemovedNodeStops removes the leader: it notices, and ends with a
+// sentence instead of living on without a say (raft-traps R30); the others go on.
+func TestARemovedNodeStops(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t, 3, "", nil)
+	gone := c.leader()
+	n := c.nodes[gone]
+	if err := n.raft.Load().RemoveServer(raft.ServerID(n.ID()), 0, time.Second).Error(); err != nil {
+		t.Fatal(err)
+	}
+	h := <-c.halts
+	if h.ExitCode != ExitRefused || !strings.Contains(h.Error(), "was removed from the cluster") {
+		t.Errorf("%d: %v", h.ExitCode, h)
+	}
+	settled(t, c.nodes[(gone+1)%3], "after-the-removal")
 }

@@ -41,6 +41,7 @@ type Node struct {
 
 	entries   atomic.Uint64 // log entries proposed here
 	commands  atomic.Uint64 // commands in them
+	abandoned atomic.Uint64 // entries whose fate was not waited for
 	local     atomic.Uint64 // answers from this node's memory
 	forwarded atomic.Uint64 // messages sent to a leader
 
@@ -193,6 +194,7 @@ func (n *Node) bootstrap() error {
 // join starts raft and everything that runs beside it.
 func (n *Node) join() error {
 	n.fsm.onLive = n.appliedEntry
+	n.fsm.onConfig = n.membersChanged
 	n.fsm.onMember = func() {
 		select {
 		case n.learned <- struct{}{}:
@@ -260,6 +262,19 @@ func (n *Node) appliedEntry(stamp fsm.Time) {
 	if n.caughtUp.Load() && !n.isLeader() {
 		n.clock.applied(stamp, n.cfg.Now())
 	}
+}
+
+// membersChanged follows the membership, and stops this node when it is no
+// longer in it: raft's own way (ShutdownOnRemove) would leave a process that
+// answers and decides nothing.
+func (n *Node) membersChanged(c raft.Configuration) {
+	n.clock.setVoters(voters(c))
+	for _, s := range c.Servers {
+		if string(s.ID) == n.cfg.NodeID {
+			return
+		}
+	}
+	n.fsm.stop(&HaltError{ExitRefused, fmt.Errorf("%s was removed from the cluster: add the machine under a new id", n.cfg.NodeID)})
 }
 
 // damaged is told of a stored entry that is not what was written. It does not

@@ -15,7 +15,7 @@ import (
 func TestB04_HungDiskOfTheLeader(t *testing.T) {
 	t.Parallel()
 	gates := map[string]*gate{"n1": {}, "n2": {}, "n3": {}}
-	c := newTrio(t, 3, "", func(cfg *Config) {
+	c := newTrio(t, 3, t.TempDir(), func(cfg *Config) {
 		g := gates[cfg.NodeID]
 		cfg.wrapLogs = func(s raft.LogStore) raft.LogStore { return gatedLogs{s, g} }
 	})

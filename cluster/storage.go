@@ -109,8 +109,8 @@ func (s *storage) open(cfg Config, logger hclog.Logger, onDamage func(error)) er
 	case err != nil:
 		return damaged(err)
 	}
-	guard := storeGuard{onDamage: onDamage, stallAfter: diskStall}
-	logs := &logStore{inner: s.bolt, guard: guard, deletable: s.deletable}
+	guard := s.guard(cfg, onDamage)
+	logs := &logStore{inner: cfg.wrapped(s.bolt), guard: guard, deletable: s.deletable}
 	stable := &stableStore{inner: s.bolt, guard: guard}
 	s.stable = stable
 	if err := recovered(func() error { return s.verify(contents, logs, stable) }); err != nil {

@@ -60,6 +60,23 @@ func TestB58_B60_SweepIsBoundedAndComplete(t *testing.T) {
 	}
 }
 
+// A sweep that drops a response changes the record, so its version rises: an
+// ETag must not stand for two contents.
+func TestTombstoneRaisesTheVersion(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	fill(g, 1)
+	before, _ := g.m.Record("default", "order-00000000")
+	g.pass(24 * time.Hour)
+	if res := g.must(sweep(1)); res.Tombstoned != 1 {
+		t.Fatalf("%+v", res)
+	}
+	after, _ := g.m.Record("default", "order-00000000")
+	if after.Version != before.Version+1 || !after.Dropped {
+		t.Errorf("version %d after %d, dropped %v", after.Version, before.Version, after.Dropped)
+	}
+}
+
 func TestSweepInExpiryOrder(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
