@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -177,16 +178,24 @@ func (d *disk) fill() (int64, error) {
 		return 0, err
 	}
 	defer f.Close()
-	block := make([]byte, 1<<20)
 	total := int64(0)
-	for {
-		n, err := f.Write(block)
-		total += int64(n)
-		if err != nil {
-			_ = f.Sync()
-			return total, nil
+	// Space that was set aside for writes under way comes back when they are
+	// done: ask again until there is none.
+	for _, size := range []int{1 << 20, 4096, 4096} {
+		block := make([]byte, size)
+		for err = nil; err == nil; {
+			var n int
+			n, err = f.Write(block)
+			total += int64(n)
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			return total, err
+		}
+		if err := f.Sync(); err != nil {
+			return total, err
 		}
 	}
+	return total, nil
 }
 
 // empty gives back what fill took.

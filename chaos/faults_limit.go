@@ -15,7 +15,7 @@ import (
 var limitFaults = []*Fault{
 	{Name: "fds", About: "one node has no file descriptors left (prlimit)", Root: true, Inject: noDescriptors},
 	{Name: "cpu", About: "one node gets 5 % of a processor (control group)", Root: true, Needs: cgroups, Inject: littleCPU},
-	{Name: "memory", About: "one node may use 4 MiB more than it has (control group), and is killed if it needs them", Root: true, Needs: cgroups, Inject: littleMemory},
+	{Name: "memory", About: "one node may use 512 KiB more than it has (control group), and is killed if it needs them", Root: true, Needs: cgroups, Inject: littleMemory},
 }
 
 // noDescriptors lets a node open nothing that it has not open already.
@@ -156,7 +156,7 @@ func littleCPU(ctx context.Context, r *rig, rng *rand.Rand) (*injured, error) {
 
 func littleMemory(ctx context.Context, r *rig, rng *rand.Rand) (*injured, error) {
 	n, leads := r.victim(ctx, rng)
-	g, err := newGroup("memory", n.process().pid(), map[string]string{"memory.limit_in_bytes": "4194304"})
+	g, err := newGroup("memory", n.process().pid(), map[string]string{"memory.limit_in_bytes": "524288"})
 	if err != nil {
 		return nil, err
 	}

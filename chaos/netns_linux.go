@@ -205,29 +205,35 @@ func removeStale() {
 	}
 }
 
-// dial connects from inside the clients' namespace: a socket belongs to the
-// namespace that its thread was in when it was made.
-func (f *netns) dial(ctx context.Context, network, address string) (net.Conn, error) {
+// dial connects from inside the clients' namespace.
+func (f *netns) dial(ctx context.Context, network, address string) (c net.Conn, err error) {
+	inside := f.inside(f.nodes, func() { c, err = usualDialer.DialContext(ctx, network, address) })
+	return c, errors.Join(inside, err)
+}
+
+// inside calls do in the namespace of node i, or the clients' behind the last:
+// a socket belongs to the namespace that its thread was in when it was made.
+func (f *netns) inside(i int, do func()) error {
 	runtime.LockOSThread()
 	own, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer own.Close()
-	theirs, err := os.Open("/var/run/netns/" + f.namespace(f.nodes))
+	theirs, err := os.Open("/var/run/netns/" + f.namespace(i))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer theirs.Close()
 	if err := unix.Setns(int(theirs.Fd()), unix.CLONE_NEWNET); err != nil {
-		return nil, err
+		return err
 	}
-	c, dialErr := usualDialer.DialContext(ctx, network, address)
+	do()
 	if err := unix.Setns(int(own.Fd()), unix.CLONE_NEWNET); err != nil {
-		return nil, err // the thread stays locked, and ends with its goroutine
+		return err // the thread stays locked, and ends with its goroutine
 	}
 	runtime.UnlockOSThread()
-	return c, dialErr
+	return nil
 }
 
 // enter makes an HTTP client dial from inside.

@@ -47,7 +47,8 @@ func (a *app) chaosRunCommand() *cobra.Command {
 		Long: `Start nodes of this binary on this machine, let clients and faults at them, and
 hold every answer against the contract: each key's calls must be linearizable,
 log time must not fall, an order must be filled once, every acknowledged
-outcome must be replayed the same by every node, and all states must agree.
+outcome must be replayed the same by every node, and all states must agree. A
+fault that had no effect fails the run, too.
 
 The last line is the verdict. The exit code is 0 only if it begins with PASS. A
 run that fails keeps its history, its logs and, when no order of calls explains
@@ -136,14 +137,6 @@ func (a *app) chaosRun(ctx context.Context, o chaosOptions) error {
 	if err != nil {
 		return &exitError{exitInternal, "chaos: " + err.Error(), "look at " + o.dir}
 	}
-	switch o.format {
-	case "json":
-		if err := a.printJSON(report); err != nil {
-			return err
-		}
-	case "md":
-		fmt.Fprint(a.stdout, report.Markdown())
-	}
 	for _, reason := range report.Reasons {
 		fmt.Fprintf(a.stderr, "wrong: %s\n", reason)
 	}
@@ -152,13 +145,20 @@ func (a *app) chaosRun(ctx context.Context, o chaosOptions) error {
 	} else if made && !o.keep {
 		_ = os.RemoveAll(o.dir)
 	}
-	if o.format == "text" || !report.Pass {
+	switch o.format {
+	case "json":
+		err = a.printJSON(report)
+		fmt.Fprintln(a.stderr, report.Verdict())
+	case "md":
+		fmt.Fprint(a.stdout, report.Markdown())
+		fmt.Fprintln(a.stderr, report.Verdict())
+	default:
 		fmt.Fprintln(a.stdout, report.Verdict())
 	}
 	if !report.Pass {
-		return &exitError{exitInternal, "the run failed", report.Command}
+		return &silentExit{exitInternal}
 	}
-	return nil
+	return err
 }
 
 // commitOf leaves of a version what names the source.
@@ -199,7 +199,7 @@ func (a *app) chaosCheckCommand() *cobra.Command {
 			}
 			fmt.Fprintln(a.stdout, report.Verdict())
 			if !report.Pass {
-				return &exitError{exitInternal, "the history is not explained", ""}
+				return &silentExit{exitInternal}
 			}
 			return nil
 		},
