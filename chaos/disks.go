@@ -25,6 +25,7 @@ const diskSize = 512 << 20
 
 // newDisk makes and mounts a file system at mount. Needs root.
 func newDisk(image, mount string) (*disk, error) {
+	removeStaleDisks()
 	d := &disk{image: image, mount: mount}
 	f, err := os.Create(image)
 	if err != nil {

@@ -97,12 +97,17 @@ func powerCutAll(_ context.Context, r *rig, rng *rand.Rand) (*injured, error) {
 
 func diskFull(ctx context.Context, r *rig, rng *rand.Rand) (*injured, error) {
 	n, leads := r.victim(ctx, rng)
+	complaints := func() int {
+		log, _ := os.ReadFile(n.Log)
+		return strings.Count(string(log), "no space left on device")
+	}
+	before := complaints()
 	bytes, err := n.disk.fill()
 	if err != nil {
 		return nil, err
 	}
 	return &injured{
-		target: n.ID, leader: leads, hold: between(rng, 2*time.Second, 5*time.Second),
+		target: n.ID, leader: leads, hold: between(rng, 4*time.Second, 8*time.Second),
 		heal: func(context.Context) (string, error) {
 			full := !n.disk.writable()
 			if err := n.disk.empty(); err != nil {
@@ -112,7 +117,7 @@ func diskFull(ctx context.Context, r *rig, rng *rand.Rand) (*injured, error) {
 			if !full {
 				return "", err
 			}
-			return fmt.Sprintf("%d MiB filled, no write went through; %s", bytes>>20, fate), err
+			return fmt.Sprintf("%d MiB filled, no write of ours went through, it complained %d times; %s", bytes>>20, complaints()-before, fate), err
 		},
 	}, nil
 }

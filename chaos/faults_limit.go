@@ -85,6 +85,11 @@ func newGroup(controller string, pid int, settings map[string]string) (*group, e
 	if g.home == "" {
 		return nil, fmt.Errorf("there is no %s controller of version 1 here", controller)
 	}
+	// What a run that was killed has left is empty, and goes.
+	stale, _ := filepath.Glob(filepath.Join(root, "onced-*"))
+	for _, dir := range stale {
+		_ = os.Remove(dir)
+	}
 	if err := os.Mkdir(g.dir, 0o755); err != nil {
 		return nil, err
 	}

@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -199,7 +198,7 @@ func netnsNames() (names []string) {
 func removeStale() {
 	for _, ns := range netnsNames() {
 		pid, _, _ := strings.Cut(strings.TrimPrefix(ns, netnsMark), "-")
-		if n, err := strconv.Atoi(pid); err == nil && syscall.Kill(n, 0) == syscall.ESRCH {
+		if isDead(pid) {
 			_ = command("ip", "netns", "del", ns)
 		}
 	}

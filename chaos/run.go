@@ -79,6 +79,9 @@ func (r *runner) open(ctx context.Context) (err error) {
 	if r.history, err = NewHistory(filepath.Join(r.Dir, "history.jsonl")); err != nil {
 		return err
 	}
+	if err := writePID(r.Dir); err != nil {
+		return err
+	}
 	r.caller = NewCaller(r.history, callTime)
 	all, fabric, err := r.build()
 	if err != nil {

@@ -37,6 +37,7 @@ type chaosOptions struct {
 	dir      string
 	keep     bool
 	format   string
+	into     string
 }
 
 func (a *app) chaosRunCommand() *cobra.Command {
@@ -74,7 +75,28 @@ the answers, a picture; and says what to type to run it again.`,
 	f.StringVar(&o.dir, "dir", "", "where data, logs and history go (default: a directory that goes when the run passes)")
 	f.BoolVar(&o.keep, "keep", false, "keep the directory when the run passes, too")
 	f.StringVarP(&o.format, "output", "o", "text", "text, json, or md (the tables of docs/RELIABILITY.md)")
+	f.StringVar(&o.into, "into", "", "FILE#BLOCK: put the tables of a run that passed into that block of a document")
 	return cmd
+}
+
+// document puts the tables of a report where --into says.
+func (o *chaosOptions) document(r *chaos.Report) error {
+	file, block, ok := strings.Cut(o.into, "#")
+	if !ok {
+		return usagef("--into %s: use FILE#BLOCK", quote(o.into))
+	}
+	old, err := os.ReadFile(file)
+	if err != nil {
+		return &exitError{exitUsage, "--into: " + err.Error(), ""}
+	}
+	text, err := chaos.IntoDocument(string(old), block, r.Markdown())
+	if err == nil {
+		err = os.WriteFile(file, []byte(text), 0o644)
+	}
+	if err != nil {
+		return &exitError{exitUsage, "--into: " + err.Error(), ""}
+	}
+	return nil
 }
 
 // command gives what runs o again.
@@ -144,6 +166,11 @@ func (a *app) chaosRun(ctx context.Context, o chaosOptions) error {
 		fmt.Fprintf(a.stderr, "kept: %s\nagain: %s\n", o.dir, report.Command)
 	} else if made && !o.keep {
 		_ = os.RemoveAll(o.dir)
+	}
+	if o.into != "" && report.Pass {
+		if err := o.document(report); err != nil {
+			return err
+		}
 	}
 	switch o.format {
 	case "json":
