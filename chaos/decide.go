@@ -79,7 +79,7 @@ func (v view) claim(o *Op, p *Policy, ended string) decided {
 		phase: pending, claimed: true, request: o.Request, attemptID: o.AttemptID,
 		attempt: v.s.attempt + 1, version: v.s.version + 1, ended: ended,
 		ttl: p.TTL, retention: p.Retention, lease: v.t.add(leaseOf(o, p)),
-		now: v.s.now, maxToken: v.s.maxToken, gone: v.s.gone,
+		now: v.s.now, maxToken: v.s.maxToken, gone: v.s.gone, past: v.s.past,
 	}
 	if o.TTL != 0 {
 		n.ttl = o.TTL
@@ -246,7 +246,7 @@ func (v view) cancel(p *Policy) decided {
 	d := v.says("cancelled")
 	d.shows = true
 	if v.col != colR { // it begins anew
-		d.s = state{version: v.s.version, now: v.s.now, maxToken: v.s.maxToken, retention: p.Retention, ttl: p.TTL}
+		d.s = state{version: v.s.version, now: v.s.now, maxToken: v.s.maxToken, past: v.s.past, retention: p.Retention, ttl: p.TTL}
 	}
 	d.s.phase = cancelled
 	d.s.notApplied = false

@@ -103,7 +103,7 @@ func TestAKilledProcessIsGone(t *testing.T) {
 	if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
 		t.Errorf("the process is still there: %v", err)
 	}
-	if code, ended := p.exit(0); !ended || code != -1 {
+	if code, ended := p.exit(time.Second); !ended || code != -1 {
 		t.Errorf("exit code %d, %v", code, ended)
 	}
 }

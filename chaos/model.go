@@ -30,20 +30,36 @@ func (s state) step(o *Op, p *Policy, birth int64) []state {
 		return out
 	}
 	a := o.Answer
-	local := a.Local && !p.RerunExpired
-	if a.Time < s.now && !local {
+	if a.Local && !p.RerunExpired && s.remembered(o, p, birth) {
+		return []state{s}
+	}
+	if a.Time < s.now {
 		return nil // time fell
 	}
 	var out []state
 	for _, d := range s.decide(o, at(a.Time), p, birth) {
 		if n, ok := d.matches(o); ok {
-			if local {
-				n.now = s.now // the node's own estimate, which may be behind
-			}
 			out = append(out, n)
 		}
 	}
 	return out
+}
+
+// remembered tells whether a node's own memory may have answered: an outcome
+// that can never be superseded, at the time that the node takes it to be, which
+// may be behind (semantics.md section 7).
+func (s state) remembered(o *Op, p *Policy, birth int64) bool {
+	for _, m := range s.memories() {
+		for _, d := range m.decide(o, at(o.Answer.Time), p, birth) {
+			if d.col != colS {
+				continue
+			}
+			if _, ok := d.matches(o); ok {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (s state) changed(before state) bool {

@@ -50,8 +50,21 @@ type state struct {
 	retained       span // removal of settled and cancelled
 	outcome        string
 
+	// The last outcome that was removed: a node that is behind may still show it.
+	past past
+
 	now      int64  // log time is not before
 	maxToken string // the highest token seen on this key
+}
+
+// past is an outcome that is not on record any more.
+type past struct {
+	request  string
+	outcome  string
+	attempt  uint32
+	version  uint64
+	expires  span
+	retained span
 }
 
 // tokenLess orders decimal strings without leading zeros.
@@ -157,6 +170,26 @@ func (s state) viewsAbsent(t span, p *Policy, birth int64) (out []view) {
 	return out
 }
 
+// undropped is s as it was before a sweep took the bytes of its outcome.
+func (s state) undropped() state {
+	if s.dropped {
+		s.dropped = false
+		s.version--
+	}
+	return s
+}
+
+// memories gives s as a node that is behind may remember it.
+func (s state) memories() []state {
+	out := []state{s.undropped()}
+	if x := s.past; x.version != 0 {
+		out = append(out, state{
+			phase: settled, request: x.request, outcome: x.outcome, attempt: x.attempt, version: x.version, expires: x.expires, retained: x.retained,
+		})
+	}
+	return out
+}
+
 // minKept is the shortest ttl and retention that a workload asks for together.
 const minKept = 500
 
@@ -166,8 +199,11 @@ func (s state) removed(t, due span, horizon bool, p *Policy, birth int64) []view
 	if !ok {
 		return nil
 	}
-	gone := s.gone || horizon && birth != 0
-	return state{gone: gone, now: s.now, maxToken: s.maxToken}.viewsAbsent(v.t, p, birth)
+	n := state{gone: s.gone || horizon && birth != 0, now: s.now, maxToken: s.maxToken, past: s.past}
+	if s.phase == settled {
+		n.past = past{s.request, s.outcome, s.attempt, s.undropped().version, s.expires, s.retained}
+	}
+	return n.viewsAbsent(v.t, p, birth)
 }
 
 // liveAt gives s at a time of t before the deadline, if there can be one.

@@ -34,12 +34,14 @@ need() { # PROGRAM PACKAGE: as root on a bare machine it is installed
 # Wall clocks can only be moved in a build of its own.
 go build -tags chaos -o "$work/onced" ./cmd/onced
 
+commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+
 runs=0 failed=0 operations=0 faults=0
 run() { # BLOCK LENGTH FAULTS WORKLOAD
 	local into=() line code=0
 	if [ "${WRITE:-}" = 1 ]; then into=(--into "docs/RELIABILITY.md#$1"); fi
 	echo "=== $1: $2 of $3 under $4, seed $seed"
-	"$work/onced" chaos run --for "$2" --faults "$3" --workload "$4" --seed "$seed" ${into[@]+"${into[@]}"} | tee "$work/out" || code=$?
+	"$work/onced" chaos run --commit "$commit" --for "$2" --faults "$3" --workload "$4" --seed "$seed" ${into[@]+"${into[@]}"} | tee "$work/out" || code=$?
 	line=$(tail -n 1 "$work/out")
 	runs=$((runs + 1))
 	seed=$((seed + 1))

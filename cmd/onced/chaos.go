@@ -38,6 +38,7 @@ type chaosOptions struct {
 	keep     bool
 	format   string
 	into     string
+	commit   string
 }
 
 func (a *app) chaosRunCommand() *cobra.Command {
@@ -75,6 +76,7 @@ the answers, a picture; and says what to type to run it again.`,
 	f.StringVar(&o.dir, "dir", "", "where data, logs and history go (default: a directory that goes when the run passes)")
 	f.BoolVar(&o.keep, "keep", false, "keep the directory when the run passes, too")
 	f.StringVarP(&o.format, "output", "o", "text", "text, json, or md (the tables of docs/RELIABILITY.md)")
+	f.StringVar(&o.commit, "commit", commitOf(buildVersion()), "commit of the source, for the tables")
 	f.StringVar(&o.into, "into", "", "FILE#BLOCK: put the tables of a run that passed into that block of a document")
 	return cmd
 }
@@ -152,7 +154,7 @@ func (a *app) chaosRun(ctx context.Context, o chaosOptions) error {
 	}
 	report, err := chaos.Run(ctx, chaos.Config{
 		Binary: binary, Nodes: o.nodes, For: o.length, Faults: faults, Workload: o.workload,
-		Clients: o.clients, Seed: o.seed, Dir: o.dir, Commit: commitOf(buildVersion()), Command: o.command(),
+		Clients: o.clients, Seed: o.seed, Dir: o.dir, Commit: o.commit, Command: o.command(),
 		MovableClock: movableClock,
 		Progress:     func(format string, args ...any) { fmt.Fprintf(a.stderr, format+"\n", args...) },
 	})
