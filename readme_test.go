@@ -483,8 +483,9 @@ func environment() (env []string) {
 	return env
 }
 
-// offsets are those of the ports of three nodes to the first one.
-var offsets = []int{0, 1, 10, 11, 20, 21}
+// offsets are those of the ports of three nodes, and of a gateway, its admin port
+// and a service behind it, to the first one.
+var offsets = []int{0, 1, 10, 11, 20, 21, 33, 34, 43}
 
 const readmePort = 4747
 
