@@ -23,8 +23,9 @@ type disk struct {
 // diskSize is enough for the longest runs; the file is sparse.
 const diskSize = 512 << 20
 
-// newDisk makes and mounts a file system at mount. Needs root.
-func newDisk(image, mount string) (*disk, error) {
+// newDisk makes and mounts a file system at mount, with further options of
+// mkfs.ext4. Needs root.
+func newDisk(image, mount string, options ...string) (*disk, error) {
 	removeStaleDisks()
 	d := &disk{image: image, mount: mount}
 	f, err := os.Create(image)
@@ -36,7 +37,7 @@ func newDisk(image, mount string) (*disk, error) {
 		err = os.MkdirAll(mount, 0o700)
 	}
 	if err == nil {
-		err = command("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0", image)
+		err = command("mkfs.ext4", append(append([]string{"-q", "-F", "-E", "lazy_itable_init=0"}, options...), image)...)
 	}
 	if err == nil {
 		err = d.attach()

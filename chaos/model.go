@@ -7,12 +7,6 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// status is what a record met as col shows, once a call was decided.
-var statusOf = map[column]string{
-	colP: "pending", colU: "uncertain", colL: "uncertain", colE: "expired", colX: "expired",
-	colR: "released", colC: "cancelled", colK: "cancelled",
-}
-
 // step gives the states that s may be in after o was answered as it was; none
 // when the contract has no such answer.
 func (s state) step(o *Op, p *Policy, birth int64) []state {

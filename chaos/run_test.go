@@ -2,13 +2,37 @@ package chaos
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"sync"
 	"testing"
 	"time"
 )
+
+// builtBinary is the product, built once.
+var builtBinary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "onced-chaos-test-")
+	if err != nil {
+		return "", err
+	}
+	binary := filepath.Join(dir, "onced")
+	out, err := exec.Command("go", "build", "-o", binary, "../cmd/onced").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, out)
+	}
+	return binary, err
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if binary, err := builtBinary(); err == nil {
+		os.RemoveAll(filepath.Dir(binary))
+	}
+	os.Exit(code)
+}
 
 // TestRun makes a short run on real nodes, and holds its report together.
 func TestRun(t *testing.T) {
@@ -16,16 +40,16 @@ func TestRun(t *testing.T) {
 		t.Skip("runs real nodes for seconds")
 	}
 	dir := t.TempDir()
-	binary := filepath.Join(dir, "onced")
-	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/onced").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	binary, err := builtBinary()
+	if err != nil {
+		t.Fatal(err)
 	}
 	faults, err := ParseFaults("kill,pause,isolate,reset,restart")
 	if err != nil {
 		t.Fatal(err)
 	}
 	report, err := Run(context.Background(), Config{
-		Binary: binary, Nodes: 3, For: 8 * time.Second, Faults: faults, Workload: Mixed, Clients: 12, Seed: 1, Dir: dir, Progress: t.Logf,
+		Binary: binary, Nodes: 3, For: 6 * time.Second, Faults: faults, Workload: Mixed, Clients: 12, Seed: 1, Dir: dir, Progress: t.Logf,
 	})
 	if err != nil {
 		t.Fatal(err)
