@@ -149,9 +149,9 @@ func TestMiddleware_Context(t *testing.T) {
 	f.is(f.post("/", "order-0001", ""), 201, "")
 }
 
-// Memory and goroutines at 500 concurrent requests stay what they are.
+// Goroutines after 500 concurrent requests are as many as before. It runs alone,
+// so that nothing else is counted; e2e has the same for a process, with memory.
 func TestFlatUnderLoad(t *testing.T) {
-	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = w.Write([]byte(strings.Repeat("x", 1000)))
@@ -171,23 +171,16 @@ func TestFlatUnderLoad(t *testing.T) {
 		}
 		wg.Wait()
 	}
-	var counts []int
-	for n := range 6 {
-		round(n)
-		f.caller.CloseIdleConnections()
-		settled := 0
-		eventually(t, "goroutines come to rest", func() bool {
-			now := runtime.NumGoroutine()
-			same := now == settled
-			settled = now
-			return same
-		})
-		counts = append(counts, settled)
+	round(0)
+	round(1)
+	before := runtime.NumGoroutine()
+	for n := range 3 {
+		round(2 + n)
 	}
-	t.Logf("goroutines after each round of %d: %v", callers, counts)
-	if first, last := counts[1], counts[len(counts)-1]; last > first+callers {
-		t.Errorf("goroutines grow: %v", counts)
-	}
+	// Connections that are kept are two goroutines each, on both sides; what a
+	// request leaves behind would be a goroutine for each of the 1,500.
+	eventually(t, "goroutines come to rest", func() bool { return runtime.NumGoroutine() <= before+callers/2 })
+	t.Logf("goroutines after 1,000 requests: %d, after 2,500: %d", before, runtime.NumGoroutine())
 }
 
 // Rules that cannot work are refused with their field, and the old ones stay.
