@@ -215,7 +215,7 @@ func TestB23_B32_PowerCutAsTheFileGrows(t *testing.T) {
 			l.writing(func() {
 				for range 3 {
 					l.moreAcks(40)
-				before := n.size()
+					before := n.size()
 					soon(t, "the log store grows", func() bool { return n.size() > before })
 					if err := l.cutPower(l.nodes.All, time.Now()); err != nil {
 						t.Error(err)

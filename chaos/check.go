@@ -69,7 +69,7 @@ const (
 
 // checkLinear looks for an order of each key's calls that the model explains. A
 // key that has none is tried again with what the cluster may do by itself: one
-// call, repeated inside after a lost reply, can come into the log twice.
+// call, repeated inside after a lost reply, can come into the log more than once.
 func (f *Findings) checkLinear(parts [][]*Op) {
 	work := make(chan []*Op)
 	var found sync.Mutex
@@ -110,21 +110,23 @@ func explain(part []*Op, within time.Duration) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(model(), operations(part), within)
 }
 
-// explainWithGhosts looks for an order in which calls may have come into the
-// log twice: one of them at first, then any.
+// explainWithGhosts looks for an order in which calls have come into the log
+// more than once: first those that took longest, as a call that is repeated
+// inside does, then more and more of them. An order that there is is found at
+// once, that there is none can take for ever: each try is given little time.
 func explainWithGhosts(part []*Op) bool {
-	until := time.Now().Add(ghostTime)
 	ghosts := ghostsOf(part)
-	for i := range ghosts {
-		left := time.Until(until)
-		if left <= 0 {
-			return false
+	for _, within := range []time.Duration{ghostTime / 50, ghostTime / 5} {
+		for n := 1; n <= len(ghosts); n += 1 + n/3 {
+			if explain(append(part[:len(part):len(part)], ghosts[:n]...), within) == porcupine.Ok {
+				return true
+			}
 		}
-		if explain(append(part[:len(part):len(part)], ghosts[i]), left) == porcupine.Ok {
+		if explain(append(part[:len(part):len(part)], ghosts...), within) == porcupine.Ok {
 			return true
 		}
 	}
-	return explain(append(part[:len(part):len(part)], ghosts...), max(0, time.Until(until))+time.Millisecond) == porcupine.Ok
+	return false
 }
 
 // operations gives a key's calls as porcupine takes them. A call of unknown
@@ -145,7 +147,7 @@ func operations(part []*Op) []porcupine.Operation {
 }
 
 // ghostsOf gives a copy of unknown fate of each call that may have changed
-// something.
+// something, the longest calls first.
 func ghostsOf(part []*Op) (ghosts []*Op) {
 	for _, o := range part {
 		if o.Fate == Unknown || o.Fate == Known && o.Kind != Get && o.Answer.Says != "replayed" {
@@ -154,6 +156,7 @@ func ghostsOf(part []*Op) (ghosts []*Op) {
 			ghosts = append(ghosts, &ghost)
 		}
 	}
+	sort.SliceStable(ghosts, func(i, j int) bool { return ghosts[i].Return-ghosts[i].Call > ghosts[j].Return-ghosts[j].Call })
 	return ghosts
 }
 

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/anishathalye/porcupine"
@@ -14,14 +15,7 @@ func (s state) step(o *Op, p *Policy, birth int64) []state {
 	case o.Fate == Nothing:
 		return []state{s}
 	case o.Fate == Unknown || o.Ghost:
-		// Applied at an unknown time, or never.
-		out := []state{s}
-		for _, d := range s.decide(o, span{s.now, forever}, p, birth) {
-			if d.s.changed(s) {
-				out = append(out, d.s)
-			}
-		}
-		return out
+		return s.perhaps(o, p, birth)
 	}
 	a := o.Answer
 	if a.Local && !p.RerunExpired && s.remembered(o, p, birth) {
@@ -34,6 +28,28 @@ func (s state) step(o *Op, p *Policy, birth int64) []state {
 	for _, d := range s.decide(o, at(a.Time), p, birth) {
 		if n, ok := d.matches(o); ok {
 			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// mostCopies is how often one call may come into the log: a node that loses its
+// connection to the leader asks again, with the same attemptId or token.
+const mostCopies = 4
+
+// perhaps gives the states that s may be in after o was applied at unknown
+// times: never, once, or as often as it may come into the log.
+func (s state) perhaps(o *Op, p *Policy, birth int64) []state {
+	out := []state{s}
+	for from, copies := 0, 0; from < len(out) && copies < mostCopies; copies++ {
+		reached := out[from:]
+		from = len(out)
+		for _, r := range reached {
+			for _, d := range r.decide(o, span{r.now, forever}, p, birth) {
+				if d.s.changed(r) && !slices.Contains(out, d.s) {
+					out = append(out, d.s)
+				}
+			}
 		}
 	}
 	return out
@@ -83,7 +99,6 @@ func (d decided) matches(o *Op) (state, bool) {
 	return n, n.learn(a.Record, d.status())
 }
 
-// status is what the answer must call the record: as it is after the call.
 func (d decided) status() string {
 	switch d.s.phase {
 	case pending:
