@@ -38,6 +38,9 @@ type injured struct {
 	target string // the nodes it is on
 	leader bool   // one of them led
 	hold   time.Duration
+	// struck is when it took effect, on the history's clock; 0: when Inject
+	// returned.
+	struck int64
 	// heal ends the fault and gives the proof that it had an effect; "" is none.
 	// It must leave the nodes running, though not yet ready.
 	heal func(ctx context.Context) (proof string, err error)

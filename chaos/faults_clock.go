@@ -67,6 +67,7 @@ func clockBy(seconds int64) func(context.Context, *rig, *rand.Rand) (*injured, e
 
 func clockRestart(ctx context.Context, r *rig, rng *rand.Rand) (*injured, error) {
 	n, leads := r.victim(ctx, rng)
+	struck := r.history.now()
 	n.kill()
 	seconds := []int64{86400, -86400}[rng.IntN(2)]
 	if err := n.setClock(seconds); err != nil {
@@ -78,5 +79,7 @@ func clockRestart(ctx context.Context, r *rig, rng *rand.Rand) (*injured, error)
 	if err := r.nodes.awaitReady(ctx, recoverTime, n); err != nil {
 		return nil, err
 	}
-	return r.clockFault(ctx, n, leads, seconds, rng), nil
+	hurt := r.clockFault(ctx, n, leads, seconds, rng)
+	hurt.struck = struck
+	return hurt, nil
 }

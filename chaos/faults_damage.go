@@ -25,6 +25,7 @@ const refuseTime = 20 * time.Second
 func damageWith(damage func(path string, rng *rand.Rand) (string, error)) func(context.Context, *rig, *rand.Rand) (*injured, error) {
 	return func(ctx context.Context, r *rig, rng *rand.Rand) (*injured, error) {
 		n, leads := r.victim(ctx, rng)
+		struck := r.history.now()
 		n.kill()
 		backup := filepath.Join(r.dir, n.ID+".backup")
 		if err := errors.Join(os.RemoveAll(backup), os.CopyFS(backup, os.DirFS(n.data()))); err != nil {
@@ -41,6 +42,7 @@ func damageWith(damage func(path string, rng *rand.Rand) (string, error)) func(c
 			return nil, err
 		}
 		return &injured{
+			struck: struck,
 			target: n.ID, leader: leads,
 			heal: func(ctx context.Context) (string, error) { return r.afterDamage(ctx, n, backup, what) },
 		}, nil

@@ -68,10 +68,12 @@ func (r *rig) cutPower(victims []*Node, when time.Time) error {
 }
 
 func (r *rig) powerFault(victims []*Node, leads bool, target string, rng *rand.Rand) (*injured, error) {
+	struck := r.history.now()
 	if err := r.cutPower(victims, time.Now()); err != nil {
 		return nil, err
 	}
 	return &injured{
+		struck: struck,
 		target: target, leader: leads, hold: between(rng, 50*time.Millisecond, time.Second),
 		heal: func(context.Context) (string, error) {
 			lost := 0

@@ -33,6 +33,7 @@ func kill(ctx context.Context, r *rig, rng *rand.Rand) (*injured, error) {
 }
 
 func killAll(_ context.Context, r *rig, rng *rand.Rand) (*injured, error) {
+	struck := r.history.now()
 	for _, n := range r.nodes.All {
 		if err := n.process().signal(syscall.SIGKILL); err != nil {
 			return nil, fmt.Errorf("%s: %w", n.ID, err)
@@ -42,6 +43,7 @@ func killAll(_ context.Context, r *rig, rng *rand.Rand) (*injured, error) {
 		n.kill()
 	}
 	return &injured{
+		struck: struck,
 		target: "all", leader: true, hold: between(rng, 100*time.Millisecond, time.Second),
 		heal: func(context.Context) (string, error) {
 			for _, n := range r.nodes.All {
@@ -86,17 +88,20 @@ func procState(pid int) string {
 }
 
 func restart(ctx context.Context, r *rig, rng *rand.Rand) (*injured, error) {
+	struck := r.history.now()
 	n, leads := r.victim(ctx, rng)
 	if err := n.stop(ctx); err != nil {
 		return nil, err
 	}
 	return &injured{
+		struck: struck,
 		target: n.ID, leader: leads, hold: between(rng, 100*time.Millisecond, time.Second),
 		heal: func(context.Context) (string, error) { return "exit 0", r.nodes.start(n) },
 	}, nil
 }
 
 func rolling(ctx context.Context, r *rig, _ *rand.Rand) (*injured, error) {
+	struck := r.history.now()
 	for _, n := range r.nodes.All {
 		if err := n.stop(ctx); err != nil {
 			return nil, err
@@ -109,6 +114,7 @@ func rolling(ctx context.Context, r *rig, _ *rand.Rand) (*injured, error) {
 		}
 	}
 	return &injured{
+		struck: struck,
 		target: "all", leader: true,
 		heal: func(context.Context) (string, error) {
 			return fmt.Sprintf("%d nodes ended with exit 0 and came back", len(r.nodes.All)), nil
@@ -117,6 +123,7 @@ func rolling(ctx context.Context, r *rig, _ *rand.Rand) (*injured, error) {
 }
 
 func stopAll(ctx context.Context, r *rig, rng *rand.Rand) (*injured, error) {
+	struck := r.history.now()
 	errs := make(chan error, len(r.nodes.All))
 	for _, n := range r.nodes.All {
 		go func() { errs <- n.stop(ctx) }()
@@ -127,6 +134,7 @@ func stopAll(ctx context.Context, r *rig, rng *rand.Rand) (*injured, error) {
 		}
 	}
 	return &injured{
+		struck: struck,
 		target: "all", leader: true, hold: between(rng, 100*time.Millisecond, time.Second),
 		heal: func(context.Context) (string, error) {
 			for _, n := range r.nodes.All {

@@ -19,6 +19,7 @@ type Injected struct {
 	ReadyMs int64   `json:"readyMs"`           // from its end until every node was ready
 	Trouble string  `json:"trouble,omitempty"` // why the run fails by it
 	began   int64   // nanoseconds of the history
+	struck  int64   // when it took effect
 	lasts   bool    // takes writes away from everybody
 }
 
@@ -67,7 +68,10 @@ func (m *nemesis) one(ctx context.Context, f *Fault) *Injected {
 		m.repair(ctx)
 		return i
 	}
-	i.Target, i.Leader = hurt.target, hurt.leader
+	i.Target, i.Leader, i.struck = hurt.target, hurt.leader, hurt.struck
+	if i.struck == 0 {
+		i.struck = m.history.now()
+	}
 	_ = pause(ctx, hurt.hold)
 	i.Held = time.Duration(m.history.now() - i.began).Seconds()
 	// What began must end, also when the run is told to.

@@ -193,8 +193,8 @@ func (r *runner) work(ctx context.Context) {
 	stop()
 	all.Wait()
 	for _, i := range r.report.Faults {
-		if w := r.history.firstAckAfter(i.began); w > 0 {
-			i.WriteMs = (w - i.began) / int64(time.Millisecond)
+		if w := r.history.firstAckAfter(i.struck); w > 0 && i.struck > 0 {
+			i.WriteMs = (w - i.struck) / int64(time.Millisecond)
 		}
 	}
 }

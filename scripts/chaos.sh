@@ -3,7 +3,7 @@
 # line of verdict; the script ends with the sum of them, and 0 only if all passed.
 #
 #   scripts/chaos.sh quick   60 s of kills, stops and cuts; no root
-#   scripts/chaos.sh ci      about six minutes; as root with network namespaces, disks,
+#   scripts/chaos.sh ci      about seven minutes; as root with network namespaces, disks,
 #                            damage, limits and clocks
 #   scripts/chaos.sh soak    the same over and over, for SOAK_MINUTES (60)
 #
@@ -67,12 +67,14 @@ began=$SECONDS
 case $mode in
 quick) run quick 60s basic order-once ;;
 ci)
+	run failover 60s kill,pause,isolate order-once
 	run links 60s basic mixed
 	if $root; then as_root 75s; else echo "=== network namespaces, disks, limits and clocks: skipped, they need root"; fi
 	;;
 soak)
 	while [ $((SECONDS - began)) -lt $((${SOAK_MINUTES:-60} * 60)) ]; do
 		run quick 5m basic order-once
+		run failover 5m kill,pause,isolate order-once
 		run links 5m basic mixed
 		if $root; then as_root 5m; fi
 	done
