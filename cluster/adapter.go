@@ -70,10 +70,11 @@ func (a *adapter) Apply(l *raft.Log) any {
 	results := a.machine.Apply(l.Index, e)
 	now := a.machine.Now()
 	at, ours, theirs, diverged := a.machine.Diverged()
-	if a.onApplied != nil {
-		a.onApplied(l.Index, a.machine.StateHash())
-	}
+	hash := a.machine.StateHash()
 	a.mu.Unlock()
+	if a.onApplied != nil {
+		a.onApplied(l.Index, hash)
+	}
 	if diverged {
 		a.stop(haltf("the state of this node differs from the leader's at index %d (%016x, the leader has %016x). Stop this node and replace its data", at, ours, theirs))
 		return errHalted

@@ -27,8 +27,9 @@ import (
 type crashStore struct {
 	raft.LogStore
 	raft.StableStore
+	raft.SnapshotStore
 	left  atomic.Int64 // calls until the crash; negative: none is planned
-	after bool
+	after atomic.Bool
 	dead  atomic.Bool
 }
 
@@ -37,7 +38,7 @@ func (s *crashStore) call(f func() error) error {
 		runtime.Goexit()
 	}
 	n := s.left.Add(-1)
-	if n == 0 && !s.after {
+	if n == 0 && !s.after.Load() {
 		s.dead.Store(true)
 		runtime.Goexit()
 	}
@@ -50,7 +51,7 @@ func (s *crashStore) call(f func() error) error {
 }
 
 func (s *crashStore) plan(calls int64, after bool) {
-	s.after = after
+	s.after.Store(after)
 	s.left.Store(calls)
 }
 
@@ -74,13 +75,27 @@ func (s *crashStore) SetUint64(k []byte, v uint64) error {
 	return s.call(func() error { return s.StableStore.SetUint64(k, v) })
 }
 
+// Create implements raft.SnapshotStore: a snapshot may be cut off at its start,
+// before it is closed, or after.
+func (s *crashStore) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64, t raft.Transport) (sink raft.SnapshotSink, err error) {
+	err = s.call(func() (err error) { sink, err = s.SnapshotStore.Create(v, index, term, c, ci, t); return err })
+	return crashSink{sink, s}, err
+}
+
+type crashSink struct {
+	raft.SnapshotSink
+	store *crashStore
+}
+
+func (k crashSink) Close() error { return k.store.call(k.SnapshotSink.Close) }
+
 // simNode is one node of the simulation and the disk that outlives it.
 type simNode struct {
 	id    string
 	disk  *memoryDisk
 	crash *crashStore
-	off   time.Duration // of its wall clock
-	node  *Node         // nil while it is down
+	off   atomic.Int64 // of its wall clock, in nanoseconds
+	node  *Node        // nil while it is down
 }
 
 // sim is a cluster of the product's own nodes in a synctest bubble.
@@ -96,6 +111,7 @@ type sim struct {
 	granted  map[string]map[uint64]bool // key -> tokens that some call was granted
 	freed    map[string]int             // key -> releases that may have been applied
 	newest   uint64                     // highest token acknowledged
+	pace     time.Duration              // between two calls of a client, at most; faults come at ten times that
 	ops      int
 	unknowns int
 	faults   map[string]int
@@ -110,14 +126,19 @@ func (s *sim) open(x *simNode) {
 		NodeID: x.id, Members: members, Listener: s.net.listen(x.id + ":1"), PeerAdvertise: x.id + ":1",
 		HTTPAdvertise: "http://" + x.id, Multiplier: 1, SnapshotThreshold: 200, snapshotEvery: 5 * time.Second,
 		OnHalt: func(e *HaltError) { s.t.Errorf("%s halted: %v", x.id, e) },
-		Now:    func() time.Time { return time.Now().Add(x.off) },
+		Now:    func() time.Time { return time.Now().Add(time.Duration(x.off.Load())) },
 		disk:   x.disk, dial: s.net.dialFrom(x.id + ":1"),
-		onApplied: func(index, hash uint64) { s.applied(x.id, index, hash) },
+		onApplied: func(index, hash uint64) {
+			s.applied(x.id, index, hash)
+			_ = x.crash.call(func() error { return nil }) // between one apply and the next
+		},
 	})
 	if err != nil {
 		s.t.Errorf("open %s: %v", x.id, err)
 		return
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	x.node = n
 }
 
@@ -166,7 +187,7 @@ func (s *sim) client(ctx context.Context, seed int64) {
 				s.settled(key, settle, r)
 			}
 		}
-		sleep(ctx, time.Duration(rng.Intn(400))*time.Millisecond)
+		sleep(ctx, time.Duration(rng.Int63n(int64(s.pace))))
 	}
 }
 
@@ -269,7 +290,7 @@ func (s *sim) fault() {
 		s.net.delay = 2 * time.Millisecond
 		s.net.mu.Unlock()
 	case "clock":
-		x.off = time.Duration(s.rng.Int63n(int64(48*time.Hour))) - 24*time.Hour
+		x.off.Store(s.rng.Int63n(int64(48*time.Hour)) - int64(24*time.Hour))
 	case "crash-in-store":
 		x.crash.plan(int64(1+s.rng.Intn(30)), s.rng.Intn(2) == 0)
 		time.Sleep(long)
@@ -306,9 +327,9 @@ func (s *sim) up(x *simNode) {
 func (s *sim) run(d time.Duration) {
 	for i := range 3 {
 		disk := newMemoryDisk()
-		crash := &crashStore{LogStore: disk.logs, StableStore: disk.stable}
+		crash := &crashStore{LogStore: disk.logs, StableStore: disk.stable, SnapshotStore: disk.snaps}
 		crash.left.Store(-1)
-		disk.logs, disk.stable = crash, crash
+		disk.logs, disk.stable, disk.snaps = crash, crash, crash
 		s.nodes = append(s.nodes, &simNode{id: fmt.Sprintf("n%d", i+1), disk: disk, crash: crash})
 	}
 	for _, x := range s.nodes {
@@ -322,7 +343,7 @@ func (s *sim) run(d time.Duration) {
 		go func() { defer clients.Done(); s.client(ctx, seed) }()
 	}
 	for end := time.Now().Add(d); time.Now().Before(end); {
-		time.Sleep(time.Duration(s.rng.Intn(3000)) * time.Millisecond)
+		time.Sleep(time.Duration(s.rng.Int63n(int64(10 * s.pace))))
 		s.fault()
 	}
 	time.Sleep(10 * time.Second) // all is healed: clients finish what hangs
@@ -362,10 +383,12 @@ func cloneCommand(c *fsm.Command) *fsm.Command {
 
 // TestSimulation runs the product's own cluster in virtual time under faults:
 // cuts, one-way cuts, resets, delays, crashes before and after each store call,
-// stops, wrong clocks. ONCED_SIM_SEEDS and ONCED_SIM_MINUTES make it longer.
+// stops, wrong clocks. ONCED_SIM_SEEDS and ONCED_SIM_MINUTES make it longer,
+// ONCED_SIM_PACE_MS slower; ONCED_SIM_FIRST is the first seed.
 func TestSimulation(t *testing.T) {
 	seeds, minutes := envInt("ONCED_SIM_SEEDS", 2), envInt("ONCED_SIM_MINUTES", 3)
 	first := envInt("ONCED_SIM_FIRST", 1)
+	pace := time.Duration(envInt("ONCED_SIM_PACE_MS", 300)) * time.Millisecond
 	began := time.Now()
 	ops, faults := 0, 0
 	for seed := first; seed < first+seeds; seed++ {
@@ -374,7 +397,7 @@ func TestSimulation(t *testing.T) {
 				s := &sim{
 					t: t, rng: rand.New(rand.NewSource(int64(seed))), net: newSimNet(int64(seed)),
 					hashes: map[uint64]uint64{}, acked: map[string]string{}, granted: map[string]map[uint64]bool{},
-					freed: map[string]int{}, faults: map[string]int{},
+					freed: map[string]int{}, faults: map[string]int{}, pace: pace,
 				}
 				s.run(time.Duration(minutes) * time.Minute)
 				n := 0
