@@ -313,7 +313,8 @@ func TestDoExtendsBeforeALateStart(t *testing.T) {
 				}
 				c := dial(t, w, client.WithTryTimeout(time.Minute), client.WithBudget(10*time.Minute))
 				_, err := client.Do(t.Context(), c, call, func(_ context.Context, a client.Attempt) (int, error) {
-					if got := len(w.calls("extend")); got != test.extends {
+					// A third of the lease is over: the renewal beside the run may have begun.
+					if got := len(w.calls("extend")); got < test.extends || got > test.extends+1 {
 						t.Errorf("extended %d times before the start, want %d", got, test.extends)
 					}
 					if !a.Lease().MayStart() {
