@@ -153,7 +153,7 @@ func TestTransport_EmptyBodyOnTheWire(t *testing.T) {
 func TestTransport_StaleConnection(t *testing.T) {
 	t.Parallel()
 	x := &exchange{}
-	closed := make(chan struct{}, 1)
+	closed := make(chan struct{}, 100)
 	upstream := x.start(t, func(conn net.Conn) {
 		req, err := http.ReadRequest(bufio.NewReader(conn))
 		if err != nil {
@@ -169,7 +169,9 @@ func TestTransport_StaleConnection(t *testing.T) {
 	for i := range 50 {
 		key := fmt.Sprintf("order-%04d", i)
 		g := f.post("/x", key, "{}")
-		<-closed
+		if x.count(key) > 0 {
+			<-closed
+		}
 		// Nothing tells for sure that the close arrived before the next request
 		// was written; whichever it was, nothing is done twice, and a request
 		// that was not written is not in doubt.
