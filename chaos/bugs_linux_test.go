@@ -217,7 +217,7 @@ func TestB23_B32_PowerCutAsTheFileGrows(t *testing.T) {
 					l.moreAcks(40)
 					before := n.size()
 					soon(t, "the log store grows", func() bool { return n.size() > before })
-					if err := l.cutPower(l.nodes.All, time.Now()); err != nil {
+					if _, err := l.cutPower(l.nodes.All); err != nil {
 						t.Error(err)
 						return
 					}

@@ -32,16 +32,19 @@ func (r *rig) revive(n *Node) (string, error) {
 	return fmt.Sprintf("it ended with %d", code), r.nodes.start(n)
 }
 
-func (r *rig) cutPower(victims []*Node, when time.Time) error {
-	name := fmt.Sprintf("canary%d", when.UnixNano()%1e9)
+// cutPower takes the power from victims, and brings it back with the nodes
+// down. It gives when it struck.
+func (r *rig) cutPower(victims []*Node) (struck int64, err error) {
+	name := fmt.Sprintf("canary%d", time.Now().UnixNano()%1e9)
 	for _, n := range victims {
 		if err := n.disk.canary(name); err != nil {
-			return err
+			return 0, err
 		}
 	}
+	struck = r.history.now()
 	for _, n := range victims {
 		if err := n.disk.powerCut(); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	// The machine stops with its power: nothing may run on without a disk.
@@ -52,24 +55,24 @@ func (r *rig) cutPower(victims []*Node, when time.Time) error {
 	for _, n := range victims {
 		n.kill()
 		if err := n.disk.powerOn(); err != nil {
-			return err
+			return 0, err
 		}
 		bytes, err := n.disk.lost(name)
 		if err != nil {
-			return fmt.Errorf("%s: %w", n.ID, err)
+			return 0, fmt.Errorf("%s: %w", n.ID, err)
 		}
 		lost += bytes
 		n.lostBytes = bytes
 	}
 	if lost == 0 {
-		return errors.New("no byte was lost")
+		return 0, errors.New("no byte was lost")
 	}
-	return nil
+	return struck, nil
 }
 
 func (r *rig) powerFault(victims []*Node, leads bool, target string, rng *rand.Rand) (*injured, error) {
-	struck := r.history.now()
-	if err := r.cutPower(victims, time.Now()); err != nil {
+	struck, err := r.cutPower(victims)
+	if err != nil {
 		return nil, err
 	}
 	return &injured{
@@ -242,7 +245,7 @@ func syncLies(ctx context.Context, r *rig, rng *rand.Rand) (*injured, error) {
 		target: n.ID, leader: leads, hold: between(rng, time.Second, 3*time.Second),
 		heal: func(context.Context) (string, error) {
 			// Power first: strace lets the node sync again when it leaves.
-			err := r.cutPower([]*Node{n}, time.Now())
+			_, err := r.cutPower([]*Node{n})
 			times, stopped := stop()
 			if err := errors.Join(err, stopped); err != nil {
 				return "", err
