@@ -31,7 +31,11 @@ func (s slogSink) Accept(name string, level hclog.Level, msg string, args ...any
 	}
 	attrs := append(make([]slog.Attr, 0, len(args)/2+2), slog.String("component", name))
 	for ; len(args) >= 2; args = args[2:] {
-		attrs = append(attrs, slog.Any(fmt.Sprint(args[0]), plain(args[1])))
+		key := fmt.Sprint(args[0])
+		if key == "node" { // the logger says already which node this is
+			key = "raft"
+		}
+		attrs = append(attrs, slog.Any(key, plain(args[1])))
 	}
 	if len(args) == 1 { // a value without a key
 		attrs = append(attrs, slog.Any("extra", plain(args[0])))
@@ -49,6 +53,8 @@ func plain(v any) any {
 		return fmt.Sprint(v...)
 	case error:
 		return v.Error()
+	case fmt.Stringer: // its fields say nothing, and as JSON it would be {}
+		return v.String()
 	case hclog.Hex, hclog.Octal, hclog.Binary, hclog.Quote:
 		return fmt.Sprint(v)
 	}

@@ -142,8 +142,11 @@ func TestIdentityRefusals(t *testing.T) {
 		if err := s.update(func(id *identity) { id.Initialised = true }); err != nil {
 			t.Fatal(err)
 		}
-		if got := mustIdentity(t, dir, "n1").get().Members; !cmp.Equal(got, list) {
-			t.Fatalf("after it the log has the members, got %v", got)
+		// After it a changed list is a mistake: somebody believes that it counts.
+		_, err = openIdentity(dir, "n1", threeMembers, rand.Reader)
+		wantHalt(t, err, ExitRefused, "members cannot be changed yet")
+		if _, err := openIdentity(dir, "n1", list, rand.Reader); err != nil {
+			t.Fatal(err)
 		}
 	})
 	t.Run("initialised, nothing stored", func(t *testing.T) {

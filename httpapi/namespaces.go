@@ -65,6 +65,9 @@ func (c *call) putNamespace() *reply {
 		Op: fsmpb.Op_OP_NAMESPACE_PUT, Namespace: c.namespace,
 		AttemptId: c.srv.newID(), CorrelationId: c.correlation,
 	}
+	if len(c.r.Header["If-None-Match"]) > 0 {
+		return c.refuse(invalid("If-None-Match header is not taken: read the namespace first, and send If-Match when it is there"))
+	}
 	if cmd.ExpectedVersion, err = versionHeader(c.r.Header); err != nil {
 		return c.refuse(err)
 	}

@@ -127,7 +127,7 @@ func newProblem(p *problem, code idem.Code, retryAfter time.Duration) *reply {
 
 // refused answers an operation that the machine refused.
 func (c *call) refused(it *item, d *fsm.Decision, res *fsm.Result) *reply {
-	p := &problem{Detail: res.Detail, Key: it.key, Operation: it.cmd.GetOperation(), AttemptID: it.made, CorrelationID: it.correlation}
+	p := &problem{Detail: refusalDetail(res), Key: it.key, Operation: it.cmd.GetOperation(), AttemptID: it.made, CorrelationID: it.correlation}
 	if res.Code == idem.CodeUnavailable {
 		p.Applied = idem.AppliedNo
 		if res.Unknown {
@@ -152,8 +152,24 @@ func (c *call) refused(it *item, d *fsm.Decision, res *fsm.Result) *reply {
 		}
 	}
 	rep := newProblem(p, res.Code, min(res.RetryAfter, maxRetryAfter))
+	p.SafeNewKey = p.SafeNewKey && neverRan(res)
 	rep.index, rep.at = d.Index, d.Time
 	return rep
+}
+
+func refusalDetail(res *fsm.Result) string {
+	if res.Code == idem.CodeCancelled && !neverRan(res) {
+		return "the key was cancelled after an attempt had given its claim back; it never starts again"
+	}
+	return res.Detail
+}
+
+// neverRan tells whether a refusal of the machine proves that its key started
+// nothing and cannot. A key born ahead of log time may start later, or have run
+// under another policy; one cancelled after a claim was given back may have run
+// all the same.
+func neverRan(res *fsm.Result) bool {
+	return res.Code == idem.CodeCancelled && res.Record != nil && res.Record.Attempt == 0
 }
 
 // showOutcome adds the recorded outcome; its response only while the ttl runs,

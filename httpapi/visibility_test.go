@@ -254,3 +254,30 @@ func TestIfMatch(t *testing.T) {
 	e.post("resolve", body, "If-Match", `"7"`).problem(412, idem.CodeStaleVersion)
 	e.post("resolve", body, "If-Match", `"1"`).ok(200)
 }
+
+// TestSafeNewKeyIsProved holds what safeNewKey says against a key that can
+// still start, or may have: then a caller that takes a new one may run twice.
+func TestSafeNewKeyIsProved(t *testing.T) {
+	t.Parallel()
+	e := newEdge(t)
+	// Born 25 h ahead of the edge's clock: refused today, granted tomorrow.
+	ms := time.Date(2026, 11, 30, 10, 0, 0, 0, time.UTC).Add(25 * time.Hour).UnixMilli()
+	ahead := fmt.Sprintf("%08x-%04x-7000-8000-000000000001", ms>>16, ms&0xffff)
+	g := e.post("reserve", `{"key":"`+ahead+`"}`).problem(400, idem.CodeKeyInvalid).says("born ahead")
+	if g.at("safeNewKey") != false {
+		t.Errorf("a key that starts tomorrow: %s", g.raw)
+	}
+	// Cancelled after an attempt gave its claim back: its holder may have run.
+	token := e.reserve("given-back-0001", attemptA)
+	e.post("release", `{"key":"given-back-0001","token":"`+token+`"}`).ok(200)
+	e.post("cancel", `{"key":"given-back-0001","reason":"r"}`).ok(200)
+	g = e.post("reserve", `{"key":"given-back-0001"}`).problem(409, idem.CodeCancelled)
+	if g.at("safeNewKey") != false || strings.Contains(g.str("detail"), "before it could start") {
+		t.Errorf("a key that was claimed: %s", g.raw)
+	}
+	// Cancelled before anything: proved.
+	e.post("cancel", `{"key":"never-claimed-1","reason":"r"}`).ok(200)
+	if g = e.post("reserve", `{"key":"never-claimed-1"}`).problem(409, idem.CodeCancelled); g.at("safeNewKey") != true {
+		t.Errorf("a key that nobody claimed: %s", g.raw)
+	}
+}
