@@ -95,13 +95,14 @@ func TestExec(t *testing.T) {
 		is(t, waiter, 125, "", "idempotency_uncertain")
 		again := start("job-0009", args...)
 		is(t, again, 125, "", "onced resolve job-0009")
-		if b, err := os.ReadFile(pid); err == nil { // what the killed one left behind
-			var child int
-			_, _ = fmt.Sscan(string(b), &child)
-			if child > 1 {
-				_ = syscall.Kill(child, syscall.SIGKILL)
-			}
+		// The command died with it: a person who reads "uncertain" must not find
+		// it at work (Linux).
+		b, err := os.ReadFile(pid)
+		var child int
+		if _, serr := fmt.Sscan(string(b), &child); err != nil || serr != nil || child <= 1 {
+			t.Fatalf("no pid: %q %v %v", b, err, serr)
 		}
+		eventually(t, "the command is gone", func() bool { return syscall.Kill(child, 0) != nil })
 	})
 	t.Run("cluster away", func(t *testing.T) {
 		p := startProcess(t, "exec", "exec", "--endpoints", "http://127.0.0.1:1", "--timeout", "300ms", "--key", "job-0010", "--", "echo", "ran")

@@ -52,7 +52,9 @@ Any exit code is an outcome, recorded and replayed. The exit code is that of the
 command, and 128 + N when signal N ended it. exec's own failures: 127 no such
 command, 126 it cannot be run (both give the key back), 125 anything else, with
 the code and what to do next. When exec is killed the key becomes uncertain, and
-nothing runs until somebody says what happened (onced resolve).
+nothing runs until somebody says what happened (onced resolve). On Linux the
+command is killed with it; what the command had started itself, and commands on
+other systems, may go on: look before you say that nothing was applied.
 
 SIGTERM goes to the command. The output goes through as it comes; what is kept
 of it is bounded by the namespace (maxResponseBytes) and subject to its redact.`,

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"runtime"
 	"sync"
 	"syscall"
 	"unicode/utf8"
@@ -96,6 +97,10 @@ func (c *execChild) run(ctx context.Context, _ client.Attempt) (execResult, erro
 	stdout, stderr := &kept{through: c.stdout, limit: c.limit}, &kept{through: c.stderr, limit: c.limit}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.stdin, stdout, stderr
 	cmd.WaitDelay = execPipes
+	cmd.SysProcAttr = dieWithExec()
+	// What dies with exec dies with this thread, so it stays until the end.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
 		return none, client.NotStarted(err)
 	}
