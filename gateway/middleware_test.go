@@ -118,7 +118,8 @@ func TestMiddleware_HangUpBeforeTheRun(t *testing.T) {
 	<-second
 	close(release)
 	f.is(<-first, 429, "")
-	f.is(f.post("/", "order-0001", ""), 429, "")
+	// What the one that is gone may have claimed unseen is given back.
+	eventually(t, "the key is free", func() bool { return f.post("/", "order-0001", "").status == 429 })
 	if n := len(arrived); n > 1 {
 		t.Errorf("%d more runs: a caller that was gone had one", n)
 	}
@@ -174,13 +175,14 @@ func TestFlatUnderLoad(t *testing.T) {
 	round(0)
 	round(1)
 	before := runtime.NumGoroutine()
-	for n := range 3 {
+	for n := range 5 {
 		round(2 + n)
 	}
-	// Connections that are kept are two goroutines each, on both sides; what a
-	// request leaves behind would be a goroutine for each of the 1,500.
-	eventually(t, "goroutines come to rest", func() bool { return runtime.NumGoroutine() <= before+callers/2 })
-	t.Logf("goroutines after 1,000 requests: %d, after 2,500: %d", before, runtime.NumGoroutine())
+	// Connections that are kept are two goroutines each, on both sides, and how
+	// many are kept varies; what a request leaves behind would be a goroutine for
+	// each of the 2,500.
+	eventually(t, "goroutines come to rest", func() bool { return runtime.NumGoroutine() <= before+2*callers })
+	t.Logf("goroutines after 1,000 requests: %d, after 3,500: %d", before, runtime.NumGoroutine())
 }
 
 // Rules that cannot work are refused with their field, and the old ones stay.

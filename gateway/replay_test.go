@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/onced/onced/gateway"
 )
@@ -41,6 +43,10 @@ func TestB49_B51_ReplayIsExact(t *testing.T) {
 		body   []byte
 	}
 	jwt := "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln"
+	keyIn64, err := base64.StdEncoding.DecodeString("AKIAABCDEFGHIJKLMNOP") // has the shape of a secret only in base64
+	if err != nil {
+		t.Fatal(err)
+	}
 	answers := map[string]answer{
 		"/bytes":    {200, http.Header{"Content-Type": {"application/octet-stream"}}, allBytes()},
 		"/gzip":     {200, http.Header{"Content-Type": {"text/plain"}, "Content-Encoding": {"gzip"}}, zipped("filled")},
@@ -52,6 +58,7 @@ func TestB49_B51_ReplayIsExact(t *testing.T) {
 		"/untyped":  {200, http.Header{"X-Fill": {"1"}}, []byte("<html>no type")},
 		"/latin1":   {200, http.Header{"X-Name": {"caf\xe9"}, "Content-Type": {"text/plain"}}, []byte("caf\xe9")},
 		"/secret":   {200, http.Header{"Content-Type": {"application/json"}}, []byte(`{"password":"p","key":"AKIAABCDEFGHIJKLMNOP"}`)},
+		"/key64":    {200, http.Header{"Content-Type": {"application/octet-stream"}}, keyIn64},
 		"/jwt":      {200, http.Header{"X-Session": {jwt}, "Content-Type": {"text/plain"}}, []byte("token " + jwt)},
 		"/see":      {303, http.Header{"Location": {"https://example.org/?token=" + jwt}}, nil},
 		"/notfound": {404, http.Header{"Content-Type": {"text/html"}}, []byte("<h1>no</h1>")},
@@ -135,6 +142,46 @@ func TestReplay_LargeBodyIsOmitted(t *testing.T) {
 			if len(again.body) != 0 || again.header.Get("Onced-Response-Omitted") != "true" || again.header.Get("Location") != "/orders/1" || again.header.Get("Idempotent-Replayed") != "true" {
 				t.Errorf("%s: %v, %d bytes", name, again.header, len(again.body))
 			}
+		}
+	}
+}
+
+// The end of an answer that passes through waits for the record: whoever has all
+// of it can rely on it.
+func TestReplay_TheEndWaitsForTheRecord(t *testing.T) {
+	t.Parallel()
+	body := bytes.Repeat([]byte("x"), 1<<20)
+	for _, length := range []bool{true, false} {
+		upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if length {
+				w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+			}
+			_, _ = w.Write(body)
+		}))
+		defer upstream.Close()
+		f := newFront(t, upstream.URL, gateway.Rule{})
+		whole := make(chan struct{})
+		early := false
+		f.set(func() {
+			f.settled = func() error { // the caller has a moment to get it all too early
+				f.settled = nil
+				timer := time.NewTimer(200 * time.Millisecond)
+				defer timer.Stop()
+				select {
+				case <-whole:
+					early = true
+				case <-timer.C:
+				}
+				return nil
+			}
+		})
+		if g := f.is(f.post("/x", "order-0001", ""), 200, ""); !bytes.Equal(g.body, body) {
+			t.Errorf("%d bytes", len(g.body))
+		}
+		close(whole)
+		f.want(t, "order-0001", "committed")
+		if f.set(func() {}); early {
+			t.Errorf("length %t: the caller had the whole answer before it was recorded", length)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -188,6 +189,10 @@ func TestB66_ClusterAway(t *testing.T) {
 	if g := f.is(f.post("/x?status=200", "order-0001", ""), 503, "idempotency_unavailable"); g.header.Get("Retry-After") == "" {
 		t.Errorf("%v", g.header)
 	}
+	// However long a duplicate would wait for another's answer.
+	waits := newFront(t, upstream, gateway.Rule{OnDuplicate: gateway.Wait, Wait: time.Hour})
+	waits.set(func() { waits.fault = &idem.Error{Code: idem.CodeUnavailable, Applied: idem.AppliedNo} })
+	waits.is(waits.post("/x?status=200", "order-0001", ""), 503, "idempotency_unavailable")
 	f.cluster.server.CloseClientConnections()
 	f.cluster.server.Listener.Close()
 	began := time.Now()
@@ -197,6 +202,22 @@ func TestB66_ClusterAway(t *testing.T) {
 	if n := runs.Load(); n != 1 {
 		t.Errorf("%d runs", n)
 	}
+}
+
+// A body that is larger than what is guarded is refused, whether or not its
+// length was told.
+func TestTooLarge(t *testing.T) {
+	t.Parallel()
+	upstream, runs := statusUpstream(t)
+	f := newFront(t, upstream, gateway.Rule{MaxRequestBody: 10})
+	f.is(f.post("/x?status=200", "order-0001", "12345678901", "Content-Type", "text/plain"), 413, "request_too_large")
+	req, _ := http.NewRequest("POST", f.server.URL+"/x?status=200", io.MultiReader(strings.NewReader("12345678901")))
+	req.Header.Set("Idempotency-Key", "order-0001")
+	f.is(f.do(req), 413, "request_too_large")
+	if runs.Load() != 0 {
+		t.Error("ran")
+	}
+	f.is(f.post("/x?status=200", "order-0001", "1234567890", "Content-Type", "text/plain"), 200, "")
 }
 
 // What is the gateway's own trouble is no business of the caller.
