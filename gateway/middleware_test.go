@@ -116,6 +116,7 @@ func TestMiddleware_HangUpBeforeTheRun(t *testing.T) {
 	eventually(t, "the duplicate waits", func() bool { return f.index() >= 2 })
 	cancel()
 	<-second
+	<-f.events // the guard has noticed
 	close(release)
 	f.is(<-first, 429, "")
 	// What the one that is gone may have claimed unseen is given back.
