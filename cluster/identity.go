@@ -117,12 +117,13 @@ func openIdentity(dir, nodeID string, members []Member, rand io.Reader) (*identi
 		return nil, refusef("data directory %s belongs to node %s, not to %s: use its own directory, or set --node-id %s", dir, id.NodeID, nodeID, id.NodeID)
 	}
 	s.current = id
-	if id.Initialised && !slices.Equal(id.Members, members) {
+	alone := len(id.Members) == 1 && len(members) == 1 // nobody else has its address
+	if id.Initialised && !alone && !slices.Equal(id.Members, members) {
 		return nil, refusef("the cluster list is %s, but %s was first started with %s: give it the same list, members cannot be changed yet",
 			memberList(members), nodeID, memberList(id.Members))
 	}
-	if !id.Initialised && !slices.Equal(id.Members, members) {
-		// The list may be put right as long as nothing was built on it.
+	if !slices.Equal(id.Members, members) {
+		// The list may be put right as long as nobody built on it.
 		return s, s.update(func(id *identity) { id.Members = slices.Clone(members) })
 	}
 	return s, nil
