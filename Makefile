@@ -6,7 +6,7 @@ GO ?= go
 VERSION ?=
 LDFLAGS := $(if $(VERSION),-ldflags "-X main.version=$(VERSION)")
 # Where concurrency lives; the rest gains little under the race detector.
-RACE := ./idem ./fsm ./cluster ./httpapi ./client
+RACE := ./idem ./fsm ./cluster ./httpapi ./client ./gateway
 
 # How long each fuzz target runs.
 FUZZTIME ?= 20s
