@@ -25,7 +25,6 @@ type adapter struct {
 	counted   func(*fsm.Decision)           // mutant replaysapply
 
 	halted atomic.Bool
-	config atomic.Uint64 // index of the last membership entry (hashicorp/raft#695 section 0.6: GetConfiguration has none)
 
 	mu      sync.RWMutex // guards machine: the pointer and what it holds
 	machine *fsm.Machine
@@ -100,10 +99,9 @@ func (a *adapter) Apply(l *raft.Log) any {
 	return decided{now, results}
 }
 
-// StoreConfiguration gives the true index of a membership change, and lets a
-// snapshot be taken right after one.
-func (a *adapter) StoreConfiguration(index uint64, c raft.Configuration) {
-	a.config.Store(index)
+// StoreConfiguration follows the membership. That it is there lets a snapshot be
+// taken right after a change of it (raft-traps R9).
+func (a *adapter) StoreConfiguration(_ uint64, c raft.Configuration) {
 	a.onConfig(c)
 }
 

@@ -82,7 +82,7 @@ func (c *clock) heardLeader(logTime fsm.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
-	if !c.live || logTime > c.at2(now) {
+	if !c.live || logTime > c.carried(now) {
 		c.anchor(logTime, now)
 	}
 }
@@ -95,7 +95,7 @@ func (c *clock) anchor(stamp fsm.Time, at time.Time) {
 	c.stamp, c.at = stamp, at
 }
 
-func (c *clock) at2(now time.Time) fsm.Time { return c.stamp.Add(now.Sub(c.at)) }
+func (c *clock) carried(now time.Time) fsm.Time { return c.stamp.Add(now.Sub(c.at)) }
 
 // isLive tells whether an estimate rests on something heard since the start,
 // and gives a channel that is closed when it first does.
@@ -114,7 +114,7 @@ func (c *clock) estimate(last fsm.Time) fsm.Time {
 	if !c.live {
 		return last
 	}
-	return max(last, c.at2(c.now()))
+	return max(last, c.carried(c.now()))
 }
 
 // next gives the stamp of the leader's next entry and the reading it was made
@@ -134,7 +134,7 @@ func (c *clock) next(last fsm.Time) (stamp fsm.Time, at time.Time, ok bool) {
 		}
 		return max(last, median), now, true
 	}
-	stamp = c.at2(now)
+	stamp = c.carried(now)
 	if d := median.Sub(stamp); known && (d > steerDeadband || d < -steerDeadband) {
 		most := now.Sub(c.at) / steerShare
 		stamp = stamp.Add(max(-most, min(most, d)))

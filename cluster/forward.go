@@ -87,7 +87,7 @@ func (n *Node) servePeer(ctx context.Context, _ string, req *peerpb.Request) *pe
 	case *peerpb.Request_Ping:
 		return &peerpb.Response{Body: &peerpb.Response_Pong{Pong: n.pong()}}
 	}
-	return refusal(peerpb.Refusal_REASON_UNSPECIFIED, errors.New("unknown request"))
+	return refusalOf(peerpb.Refusal_REASON_UNSPECIFIED, "unknown request")
 }
 
 // serveProposal decides for another node: one hop only, so a node that does not
@@ -95,7 +95,7 @@ func (n *Node) servePeer(ctx context.Context, _ string, req *peerpb.Request) *pe
 func (n *Node) serveProposal(ctx context.Context, cmds []*fsm.Command, budgetUs int64) *peerpb.Response {
 	for _, c := range cmds {
 		if c.GetOp() <= fsmpb.Op_OP_UNSPECIFIED || c.GetOp() > fsmpb.Op_OP_INIT {
-			return refusal(peerpb.Refusal_REASON_UNSPECIFIED, fmt.Errorf("unknown command %d", c.GetOp()))
+			return refusalOf(peerpb.Refusal_REASON_UNSPECIFIED, fmt.Sprintf("unknown command %d", c.GetOp()))
 		}
 	}
 	if d := n.localAnswer(cmds); d != nil {
@@ -110,7 +110,7 @@ func (n *Node) serveProposal(ctx context.Context, cmds []*fsm.Command, budgetUs 
 	case applied:
 		return &peerpb.Response{Body: &peerpb.Response_Decision{Decision: decisionProto(o.decision)}}
 	case unknown:
-		return &peerpb.Response{Body: &peerpb.Response_Unknown{Unknown: &peerpb.Unknown{Detail: o.err.Error()}}}
+		return unknownOf(o.err.Error())
 	}
 	reason := peerpb.Refusal_NOT_LEADER
 	switch {
@@ -119,11 +119,7 @@ func (n *Node) serveProposal(ctx context.Context, cmds []*fsm.Command, budgetUs 
 	case errors.Is(o.err, errNotReady):
 		reason = peerpb.Refusal_NOT_READY
 	}
-	return refusal(reason, o.err)
-}
-
-func refusal(reason peerpb.Refusal_Reason, err error) *peerpb.Response {
-	return &peerpb.Response{Body: &peerpb.Response_Refusal{Refusal: &peerpb.Refusal{Reason: reason, Detail: err.Error()}}}
+	return refusalOf(reason, o.err.Error())
 }
 
 // maxDecisionBytes is how large an answer between nodes grows before responses

@@ -62,7 +62,7 @@ func FuzzHTTP(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(raw)))
 		if err != nil {
-			t.Skip()
+			t.Skip("no input that a client could send")
 		}
 		sane(t, r)
 	})
@@ -100,7 +100,7 @@ func FuzzPath(f *testing.F) {
 		raw := "GET /v1/namespaces/" + path + " HTTP/1.1\r\nHost: x\r\n\r\n"
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw)))
 		if err != nil {
-			t.Skip()
+			t.Skip("no input that a client could send")
 		}
 		sane(t, r)
 	})
