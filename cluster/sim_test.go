@@ -390,32 +390,38 @@ func TestSimulation(t *testing.T) {
 	first := envInt("ONCED_SIM_FIRST", 1)
 	pace := time.Duration(envInt("ONCED_SIM_PACE_MS", 300)) * time.Millisecond
 	began := time.Now()
-	ops, faults := 0, 0
-	for seed := first; seed < first+seeds; seed++ {
-		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &sim{
-					t: t, rng: rand.New(rand.NewSource(int64(seed))), net: newSimNet(int64(seed)),
-					hashes: map[uint64]uint64{}, acked: map[string]string{}, granted: map[string]map[uint64]bool{},
-					freed: map[string]int{}, faults: map[string]int{}, pace: pace,
-				}
-				s.run(time.Duration(minutes) * time.Minute)
-				n := 0
-				for _, k := range s.faults {
-					n += k
-				}
-				if len(s.acked) == 0 || n == 0 {
-					t.Errorf("nothing was shown: %d acknowledged, %d faults", len(s.acked), n)
-				}
-				t.Logf("%d operations, %d of them undecided, %d acknowledged outcomes, %d entries, %d messages cut off, faults %v", s.ops, s.unknowns, len(s.acked), len(s.hashes), s.net.dropped, s.faults)
-				ops += s.ops
-				faults += n
-			})
-		})
+	var ops, faults atomic.Int64
+	one := func(t *testing.T, seed int) {
+		s := &sim{
+			t: t, rng: rand.New(rand.NewSource(int64(seed))), net: newSimNet(int64(seed)),
+			hashes: map[uint64]uint64{}, acked: map[string]string{}, granted: map[string]map[uint64]bool{},
+			freed: map[string]int{}, faults: map[string]int{}, pace: pace,
+		}
+		s.run(time.Duration(minutes) * time.Minute)
+		n := 0
+		for _, k := range s.faults {
+			n += k
+		}
+		if len(s.acked) == 0 || n == 0 {
+			t.Errorf("nothing was shown: %d acknowledged, %d faults", len(s.acked), n)
+		}
+		t.Logf("%d operations, %d of them undecided, %d acknowledged outcomes, %d entries, %d messages cut off, faults %v", s.ops, s.unknowns, len(s.acked), len(s.hashes), s.net.dropped, s.faults)
+		ops.Add(int64(s.ops))
+		faults.Add(int64(n))
 	}
+	// A bubble has one thread's worth of work: as many run at once as there are
+	// cores. The outer test ends when all of them have.
+	t.Run("seeds", func(t *testing.T) {
+		for seed := first; seed < first+seeds; seed++ {
+			t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) { one(t, seed) })
+			})
+		}
+	})
 	took := time.Since(began)
 	simulated := time.Duration(seeds*minutes) * time.Minute
-	t.Logf("simulated %v in %v (x%.0f): %d operations, %d faults", simulated, took.Round(time.Millisecond), simulated.Seconds()/took.Seconds(), ops, faults)
+	t.Logf("simulated %v in %v (x%.0f): %d operations, %d faults", simulated, took.Round(time.Millisecond), simulated.Seconds()/took.Seconds(), ops.Load(), faults.Load())
 }
 
 func envInt(name string, or int) int {
