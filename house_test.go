@@ -25,9 +25,10 @@ var arrows = map[string][]string{
 	"cluster": {"idem", "fsm"},
 	"httpapi": {"idem", "fsm"},
 	"client":  {"idem"},
+	"bench":   {"idem"},
 	"gateway": {"client", "idem"},
 	"chaos":   {"client", "idem"},
-	"cmd":     {"idem", "fsm", "cluster", "httpapi", "client", "gateway", "chaos"},
+	"cmd":     {"idem", "fsm", "cluster", "httpapi", "client", "gateway", "chaos", "bench"},
 	"scripts": {"idem"},
 	"e2e":     {"idem", "fsm", "cluster", "httpapi"},
 	// What a reader copies: a program of its own that links the client or the

@@ -1,0 +1,3 @@
+package bench
+
+const codeTimeout = "timeout"

@@ -1,0 +1,25 @@
+package bench
+
+// Result are the figures of one run. Its JSON is what `onced bench -o json`
+// prints, and what --compare reads.
+type Result struct {
+	Workload     string           `json:"workload"`
+	Clients      int              `json:"clients"`
+	Seconds      float64          `json:"seconds"`    // measured, to the end of the last call
+	Operations   int64            `json:"operations"` // guarded operations done
+	OpsPerSecond float64          `json:"opsPerSecond"`
+	Errors       map[string]int64 `json:"errors"` // calls, by code
+	LatencyMs    Latency          `json:"latencyMs"`
+	ClientCpuUs  float64          `json:"clientCpuUs,omitzero"` // of this process, microseconds for each operation
+	ServerCpuUs  float64          `json:"serverCpuUs,omitzero"` // of all servers together; 0: not known
+}
+
+// Latency is how long calls took, in milliseconds. A call that failed is not in
+// it.
+type Latency struct {
+	P50  float64 `json:"p50"`
+	P90  float64 `json:"p90"`
+	P99  float64 `json:"p99"`
+	P999 float64 `json:"p99.9"`
+	Max  float64 `json:"max"`
+}
