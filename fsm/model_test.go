@@ -227,6 +227,8 @@ func TestMachineAgainstModel(t *testing.T) {
 	for k := range modelBorn {
 		keys = append(keys, k)
 	}
+	steps := 0
+	t.Cleanup(func() { t.Logf("%d operations of the machine as the model has them", steps) })
 	rapid.Check(t, func(rt *rapid.T) {
 		g := newRig(t)
 		g.now = t0 - t0%minute + minute - 30_000 // a minute's end is in reach
@@ -302,6 +304,7 @@ func TestMachineAgainstModel(t *testing.T) {
 				}
 			}
 			compareModel(rt, d, g.m)
+			steps++
 		}
 		audit(t, g.m)
 		b := snapshotOf(t, g.m)

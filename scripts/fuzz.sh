@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 time=${1:-20s}
 [ $# -eq 0 ] || shift
-ran=0
+ran=0 inputs=0
 
 # Go 1.26 may call the end of the time itself a failure, without an input to show
 # (golang/go#75804, mended in 1.27). Nothing else is let through.
@@ -29,9 +29,10 @@ for package in ./idem ./fsm ./cluster ./httpapi ./cmd/onced; do
 			echo "$package $target: FOUND something" >&2
 			exit 1
 		fi
-		echo "$package $target: $(echo "$out" | sed -n 's/^fuzz: elapsed.*\(execs: [0-9]*\).*/\1/p' | tail -n 1), nothing found"
-		ran=$((ran + 1))
+		execs=$(echo "$out" | sed -n 's/^fuzz: elapsed.*execs: \([0-9]*\).*/\1/p' | tail -n 1)
+		echo "$package $target: ${execs:-0} inputs, nothing found"
+		ran=$((ran + 1)) inputs=$((inputs + ${execs:-0}))
 	done
 done
-echo "$ran fuzz targets, $time each"
+echo "$ran fuzz targets, $time each: $inputs inputs"
 [ "$ran" -gt 0 ]
