@@ -38,7 +38,7 @@ func (m *meter) fill(r *Result) {
 		return
 	}
 	each := func(d time.Duration) float64 {
-		return float64(d) / float64(time.Microsecond) / float64(r.Operations)
+		return rounded(float64(d) / float64(time.Microsecond) / float64(r.Operations))
 	}
 	r.ClientCpuUs = each(m.own)
 	if m.hasServers {

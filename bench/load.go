@@ -53,12 +53,14 @@ type Progress struct {
 const notSentCode = "not_sent"
 
 // Run runs the load to its end and gives its figures. When ctx ends earlier, the
-// figures so far come with ctx's error. Any other error is one of Start, or of
-// the Load itself, and the Result is nil then. progress, unless nil, is called a few times a
-// second, by one goroutine.
+
+// Run runs the load to its end and gives its figures. When ctx ends earlier, the
+// figures so far come with ctx's error. With any other error, which is one of
+// Start or of the Load itself, the Result is nil. progress, unless nil, is called
+// a few times a second, by one goroutine.
 //
-// Calls that began (or, with a rate, should have) in the measured time count,
-// even when they end after it. Calls that failed have no latency.
+// Calls count that began (or, with a rate, should have) in the measured time,
+// also when they end after it. Calls that failed have no latency.
 func (l Load) Run(ctx context.Context, progress func(Progress)) (*Result, error) {
 	if l.Clients < 1 || l.For <= 0 || l.Warmup < 0 || l.Rate < 0 || math.IsNaN(l.Rate) || math.IsInf(l.Rate, 0) || l.Start == nil {
 		return nil, errors.New("bench: a load needs clients, a time above zero, a rate of zero or more, and Start")

@@ -12,6 +12,23 @@ type Result struct {
 	LatencyMs    Latency          `json:"latencyMs"`
 	ClientCpuUs  float64          `json:"clientCpuUs,omitzero"` // of this process, microseconds for each operation
 	ServerCpuUs  float64          `json:"serverCpuUs,omitzero"` // of all servers together; 0: not known
+
+	Storm        *StormCount `json:"storm,omitzero"`        // of a workload with a storm, or beside one
+	WithoutStorm *Result     `json:"withoutStorm,omitzero"` // the same load before a storm was beside it
+}
+
+// Failed gives how many calls failed.
+func (r *Result) Failed() (n int64) {
+	for _, errors := range r.Errors {
+		n += errors
+	}
+	return n
+}
+
+// Unanswered tells whether there were calls, and none of them got an answer.
+func (r *Result) Unanswered() bool {
+	n := r.Errors[codeNoConnection] + r.Errors[codeLost] + r.Errors[codeTimeout] + r.Errors[notSentCode]
+	return r.Operations == 0 && n > 0 && n == r.Failed()
 }
 
 // Latency is how long calls took, in milliseconds. A call that failed is not in

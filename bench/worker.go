@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -112,7 +113,7 @@ func collect(workers []*worker) *collected {
 func (c *collected) result(clients int, length time.Duration) *Result {
 	ms := func(ns int64) float64 { return float64(ns/int64(time.Microsecond)) / 1000 }
 	r := &Result{
-		Clients: clients, Seconds: max(0, length.Seconds()), Operations: c.operations, Errors: c.errors,
+		Clients: clients, Seconds: max(0, length.Round(time.Millisecond).Seconds()), Operations: c.operations, Errors: c.errors,
 		LatencyMs: Latency{
 			P50:  ms(c.latencies.ValueAtPercentile(50)),
 			P90:  ms(c.latencies.ValueAtPercentile(90)),
@@ -122,7 +123,10 @@ func (c *collected) result(clients int, length time.Duration) *Result {
 		},
 	}
 	if r.Seconds > 0 {
-		r.OpsPerSecond = float64(c.operations) / r.Seconds
+		r.OpsPerSecond = rounded(float64(c.operations) / r.Seconds)
 	}
 	return r
 }
+
+// rounded leaves two digits behind the point: more would be noise.
+func rounded(f float64) float64 { return math.Round(f*100) / 100 }
