@@ -29,7 +29,7 @@ var arrows = map[string][]string{
 	"gateway": {"client", "idem"},
 	"chaos":   {"client", "idem"},
 	"cmd":     {"idem", "fsm", "cluster", "httpapi", "client", "gateway", "chaos", "bench"},
-	"scripts": {"idem"},
+	"scripts": {"idem", "bench"},
 	"e2e":     {"idem", "fsm", "cluster", "httpapi"},
 	// What a reader copies: a program of its own that links the client or the
 	// middleware.
