@@ -27,6 +27,15 @@ const MaxDepth = 64
 func Canonical(v jsontext.Value) ([]byte, *Error) { return canonical("JSON", v) }
 
 func canonical(field string, v jsontext.Value) ([]byte, *Error) {
+	if form, ok := appendPlain(make([]byte, 0, len(v)), v); ok {
+		return form, nil
+	}
+	return canonicalSlow(field, v)
+}
+
+// canonicalSlow has the library make the form: the one truth, which appendPlain
+// never differs from.
+func canonicalSlow(field string, v jsontext.Value) ([]byte, *Error) {
 	if suspicious(v) {
 		if err := faultOf(field, v, true); err != nil {
 			return nil, err

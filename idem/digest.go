@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -13,6 +14,15 @@ import (
 // it means.
 const digestScheme = "sha256-"
 
+// rooms are where forms are made that nobody sees but the hash.
+var rooms = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}
+
+func giveBack(room *[]byte) {
+	if cap(*room) <= 64<<10 {
+		rooms.Put(room)
+	}
+}
+
 // Digest gives the request digest of semantics.md section 1: "sha256-" and the
 // hex of SHA-256 over the canonical form of request, an absent one (no bytes)
 // counting as null. What Canonical refuses is refused, with a detail that
@@ -21,7 +31,13 @@ func Digest(request jsontext.Value) (string, *Error) {
 	if len(request) == 0 {
 		request = jsontext.Value("null")
 	}
-	form, err := canonical("request", request)
+	room := rooms.Get().(*[]byte)
+	defer giveBack(room)
+	if form, ok := appendPlain((*room)[:0], request); ok {
+		*room = form
+		return digestOf(form), nil
+	}
+	form, err := canonicalSlow("request", request)
 	if err != nil {
 		return "", err
 	}
@@ -48,32 +64,35 @@ func digestOf(b []byte) string {
 // keep it from being recorded. What is not well-formed is refused, with a
 // detail that begins with response.
 func OutcomeDigest(kind, errorCode string, response jsontext.Value, present bool) (string, *Error) {
-	var form []byte
-	if present {
-		var err *Error
-		if form, err = outcomeForm(response); err != nil {
-			return "", err
-		}
+	room := rooms.Get().(*[]byte)
+	defer giveBack(room)
+	b := append((*room)[:0], "onced outcome 1\n"...)
+	b = appendPart(b, kind)
+	b = appendPart(b, errorCode)
+	if !present {
+		return digestOf(append(b, 0)), nil
 	}
-	b := make([]byte, 0, 64+len(kind)+len(errorCode)+len(form))
-	b = append(b, "onced outcome 1\n"...)
-	b = appendPart(b, []byte(kind))
-	b = appendPart(b, []byte(errorCode))
-	if present {
-		b = appendPart(append(b, 1), form)
-	} else {
-		b = append(b, 0)
+	b = append(b, 1)
+	length := len(b)
+	if whole, ok := appendPlain(append(b, make([]byte, 8)...), response); ok {
+		binary.BigEndian.PutUint64(whole[length:], uint64(len(whole)-length-8))
+		*room = whole
+		return digestOf(whole), nil
 	}
-	return digestOf(b), nil
+	form, err := outcomeForm(response)
+	if err != nil {
+		return "", err
+	}
+	return digestOf(appendPart(b, form)), nil
 }
 
-func appendPart(b, part []byte) []byte {
+func appendPart[text string | []byte](b []byte, part text) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(len(part)))
 	return append(b, part...)
 }
 
 func outcomeForm(response jsontext.Value) ([]byte, *Error) {
-	form, refused := canonical("response", response)
+	form, refused := canonicalSlow("response", response)
 	if refused == nil {
 		return form, nil
 	}
