@@ -1,10 +1,6 @@
 package idem
 
-import (
-	"time"
-
-	"github.com/go-json-experiment/json/jsontext"
-)
+import "github.com/go-json-experiment/json/jsontext"
 
 // ReserveRequest is the body of POST .../reserve. Durations are Go duration
 // strings. Exactly one of Key, IdempotencyKey, the Idempotency-Key header and
@@ -210,6 +206,3 @@ type Check struct {
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail,omitempty"`
 }
-
-// Timestamp writes t as the API does: RFC 3339 in UTC with milliseconds.
-func Timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
