@@ -72,7 +72,7 @@ func (c *trio) openOn(i int, l net.Listener) error {
 		OnHalt: func(e *HaltError) { c.halts <- e },
 	}
 	if c.dir != "" {
-		cfg.DataDir = filepath.Join(c.dir, cfg.NodeID)
+		cfg.DataDir, cfg.LogStore, cfg.walSegment = filepath.Join(c.dir, cfg.NodeID), logStoreUnderTest(), 1<<20
 	}
 	if c.mod != nil {
 		c.mod(&cfg)

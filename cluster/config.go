@@ -40,6 +40,10 @@ type Config struct {
 	Multiplier        int    // 1 to 10, times the base timeouts of raft; 0: 2
 	SnapshotThreshold uint64 // log entries between snapshots; 0: 32,768
 
+	// LogStore is where the log is kept in DataDir: LogStoreBolt or LogStoreWAL;
+	// empty: LogStoreBolt. The one of the first start stays.
+	LogStore string
+
 	Version string
 	Logger  *slog.Logger          // nil: discard
 	Metrics prometheus.Registerer // nil: none
@@ -55,6 +59,8 @@ type Config struct {
 	snapshotEvery time.Duration                     // tests take snapshots sooner; 0: 15 s
 	disk          *memoryDisk                       // without DataDir: what is kept over a restart; nil: nothing
 
+	walSegment int // bytes of a log segment; tests have small ones; 0: walSegmentSize
+
 	diskStall time.Duration // tests hold the log up for longer; 0: diskStall
 
 	// onApplied is told the state hash after each entry; nil but in tests.
@@ -63,6 +69,12 @@ type Config struct {
 	// dial opens inter-node connections; nil: TCP. The simulation has its own.
 	dial func(ctx context.Context, addr string) (net.Conn, error)
 }
+
+// Values of Config.LogStore.
+const (
+	LogStoreBolt = "bolt" // in raft.db, beside term and vote
+	LogStoreWAL  = "wal"  // in segment files, half the syncs; term and vote in raft.db
+)
 
 // Exit codes of a node that stops itself.
 const (
@@ -137,6 +149,13 @@ func (c Config) validated() (Config, error) {
 	if !self {
 		return c, refusef("cluster list does not name this node (%s): add %s=%s", c.NodeID, c.NodeID, c.PeerAdvertise)
 	}
+	switch c.LogStore {
+	case "":
+		c.LogStore = LogStoreBolt
+	case LogStoreBolt, LogStoreWAL:
+	default:
+		return c, refusef("log store %q: use bolt or wal (set --log-store)", c.LogStore)
+	}
 	if c.Multiplier == 0 {
 		c.Multiplier = 2
 	}
@@ -173,7 +192,11 @@ func (c Config) openIdentity() (*identityStore, error) {
 	if c.DataDir == "" && c.disk != nil && c.disk.identity != nil {
 		return c.disk.identity, nil
 	}
-	id, err := openIdentity(c.DataDir, c.NodeID, c.Members, c.Rand)
+	logStore := c.LogStore
+	if logStore == LogStoreBolt {
+		logStore = "" // as earlier versions wrote it
+	}
+	id, err := openIdentity(c.DataDir, c.NodeID, logStore, c.Members, c.Rand)
 	if err == nil && c.disk != nil {
 		c.disk.identity = id
 	}

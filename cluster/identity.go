@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 const (
 	identityFile = "identity.json"
 	raftFile     = "raft.db"
+	walDir       = "wal" // with --log-store wal
 	lockFile     = "LOCK"
 	snapshotsDir = "snapshots"
 )
@@ -42,6 +44,8 @@ type identity struct {
 	// id and instance have surely never voted.
 	Initialised bool     `json:"initialised"`
 	Members     []Member `json:"members"`
+	// LogStore is where the log was put at the first start; empty: bolt.
+	LogStore string `json:"logStore,omitzero"`
 	// Instances is the instance by which each node id is known, self included.
 	Instances map[string]string `json:"instances"`
 }
@@ -80,7 +84,7 @@ type identityStore struct {
 // openIdentity reads the identity of dir, or makes one on the first start:
 // a random instance, not initialised. With dir empty it lives in memory. It must
 // come before openStorage: data without an identity is refused.
-func openIdentity(dir, nodeID string, members []Member, rand io.Reader) (*identityStore, error) {
+func openIdentity(dir, nodeID, logStore string, members []Member, rand io.Reader) (*identityStore, error) {
 	fresh := func() (identity, error) {
 		var b [16]byte
 		if _, err := io.ReadFull(rand, b[:]); err != nil {
@@ -88,7 +92,7 @@ func openIdentity(dir, nodeID string, members []Member, rand io.Reader) (*identi
 		}
 		instance := hex.EncodeToString(b[:])
 		return identity{
-			NodeID: nodeID, Instance: instance, Members: slices.Clone(members),
+			NodeID: nodeID, Instance: instance, Members: slices.Clone(members), LogStore: logStore,
 			Instances: map[string]string{nodeID: instance},
 		}, nil
 	}
@@ -116,6 +120,9 @@ func openIdentity(dir, nodeID string, members []Member, rand io.Reader) (*identi
 	if id.NodeID != nodeID {
 		return nil, refusef("data directory %s belongs to node %s, not to %s: use its own directory, or set --node-id %s", dir, id.NodeID, nodeID, id.NodeID)
 	}
+	if has, want := cmp.Or(id.LogStore, LogStoreBolt), cmp.Or(logStore, LogStoreBolt); has != want {
+		return nil, refusef("data directory %s was made with --log-store %s, and cannot be read with --log-store %s: set --log-store %[2]s", dir, has, want)
+	}
 	s.current = id
 	alone := len(id.Members) == 1 && len(members) == 1 // nobody else has its address
 	if id.Initialised && !alone && !slices.Equal(id.Members, members) {
@@ -133,7 +140,7 @@ func (s *identityStore) create(dir string, fresh func() (identity, error)) error
 	if id, err := readIdentity(s.path); err == nil {
 		return refusef("data directory %s is just being set up by another process, as node %s", dir, id.NodeID)
 	}
-	for _, name := range []string{raftFile, snapshotsDir} {
+	for _, name := range []string{raftFile, walDir, snapshotsDir} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
 			return refusef("data directory %s holds %s but no %s: put the old %[3]s back, or remove this node and add the machine under a new id", dir, name, identityFile)
 		}

@@ -15,7 +15,7 @@ var threeMembers = []Member{{"n1", "h1:1"}, {"n2", "h2:1"}, {"n3", "h3:1"}}
 
 func mustIdentity(t *testing.T, dir, nodeID string) *identityStore {
 	t.Helper()
-	s, err := openIdentity(dir, nodeID, threeMembers, rand.Reader)
+	s, err := openIdentity(dir, nodeID, "", threeMembers, rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestIdentityUpdateFails(t *testing.T) {
 func TestIdentityRefusals(t *testing.T) {
 	t.Parallel()
 	open := func(dir, id string) error {
-		_, err := openIdentity(dir, id, threeMembers, rand.Reader)
+		_, err := openIdentity(dir, id, "", threeMembers, rand.Reader)
 		return err
 	}
 	t.Run("another node's directory", func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestIdentityRefusals(t *testing.T) {
 		wantHalt(t, open(dir, "n2"), ExitRefused, "belongs to node n1, not to n2")
 	})
 	t.Run("data without an identity", func(t *testing.T) {
-		for _, name := range []string{raftFile, snapshotsDir} {
+		for _, name := range []string{raftFile, walDir, snapshotsDir} {
 			dir := t.TempDir()
 			if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {
 				t.Fatal(err)
@@ -135,7 +135,7 @@ func TestIdentityRefusals(t *testing.T) {
 		dir := t.TempDir()
 		instance := mustIdentity(t, dir, "n1").get().Instance
 		list := []Member{{"n1", "h1:1"}, {"n2", "h2:2"}}
-		s, err := openIdentity(dir, "n1", list, rand.Reader)
+		s, err := openIdentity(dir, "n1", "", list, rand.Reader)
 		if err != nil || !cmp.Equal(s.get().Members, list) || s.get().Instance != instance {
 			t.Fatal(err, s.get())
 		}
@@ -143,9 +143,9 @@ func TestIdentityRefusals(t *testing.T) {
 			t.Fatal(err)
 		}
 		// After it a changed list is a mistake: somebody believes that it counts.
-		_, err = openIdentity(dir, "n1", threeMembers, rand.Reader)
+		_, err = openIdentity(dir, "n1", "", threeMembers, rand.Reader)
 		wantHalt(t, err, ExitRefused, "members cannot be changed yet")
-		if _, err := openIdentity(dir, "n1", list, rand.Reader); err != nil {
+		if _, err := openIdentity(dir, "n1", "", list, rand.Reader); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -177,7 +177,7 @@ func TestIdentityDamage(t *testing.T) {
 		if err := os.WriteFile(s.path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got, err := openIdentity(dir, "n1", threeMembers, rand.Reader)
+		got, err := openIdentity(dir, "n1", "", threeMembers, rand.Reader)
 		if err == nil && !cmp.Equal(got.get(), want) {
 			t.Fatalf("%s %d: believed: %s", what, at, cmp.Diff(want, got.get()))
 		}

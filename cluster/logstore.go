@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 
 	"github.com/hashicorp/raft"
-	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/onced/onced/fsm"
 )
@@ -27,7 +26,8 @@ var errDamaged = errors.New("damaged")
 
 // logStore is a raft.LogStore that never gives out an entry other than the one
 // it was given: bbolt has no checksum of data, and of 400 flipped bits 99
-// changed an entry unnoticed (raft-traps 0.8). Each stored entry carries a seal
+// changed an entry unnoticed (raft-traps 0.8); raft-wal has one and does not look
+// at it when it reads. Each stored entry carries a seal
 // over index, term, type and data in its Extensions; the command inside has its
 // own checksum besides, which it brings from the proposer.
 type logStore struct {
@@ -35,6 +35,8 @@ type logStore struct {
 	guard storeGuard
 	// deletable, if set, gives the last index that a compaction may delete.
 	deletable func() (uint64, error)
+	// atOnce tells that inner deletes a prefix of any length in one short write.
+	atOnce bool
 	// afterChunk is for tests: called between the transactions of a deletion.
 	afterChunk func() error
 }
@@ -70,7 +72,7 @@ func (s *logStore) GetLog(index uint64, log *raft.Log) error {
 // read is GetLog that tells nobody.
 func (s *logStore) read(index uint64, log *raft.Log) error {
 	var l raft.Log
-	if err := s.inner.GetLog(index, &l); errors.Is(err, raft.ErrLogNotFound) || errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
+	if err := s.inner.GetLog(index, &l); errors.Is(err, raft.ErrLogNotFound) || storeClosed(err) {
 		return err
 	} else if err != nil {
 		return fmt.Errorf("%w: %w", errDamaged, err)
@@ -128,7 +130,10 @@ func (s *logStore) DeleteRange(first, last uint64) error {
 			last = min(last, limit)
 		}
 		for first = max(first, low); first <= last; {
-			to := min(last, first+deleteChunk-1)
+			to := last
+			if !s.atOnce {
+				to = min(last, first+deleteChunk-1)
+			}
 			if err := s.delete(first, to); err != nil {
 				return err
 			}

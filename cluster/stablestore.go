@@ -7,11 +7,10 @@ import (
 	"hash/crc32"
 
 	"github.com/hashicorp/raft"
-	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// stableKeys are the settings that raft v1.7.3 keeps.
-var stableKeys = []string{"CurrentTerm", "LastVoteTerm", "LastVoteCand"}
+// stableKeys are the settings that raft v1.7.3 keeps, and ours.
+var stableKeys = []string{"CurrentTerm", "LastVoteTerm", "LastVoteCand", walStateKey, walMarkKey}
 
 // errNotFound has the text that raft compares with (R21).
 var errNotFound = errors.New("not found")
@@ -53,7 +52,7 @@ func (s *stableStore) read(key []byte) ([]byte, error) {
 		if err.Error() == errNotFound.Error() {
 			return nil, errNotFound
 		}
-		if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
+		if storeClosed(err) {
 			return nil, err
 		}
 		return nil, fmt.Errorf("%w: %w", errDamaged, err)

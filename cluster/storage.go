@@ -37,6 +37,7 @@ type storage struct {
 
 	dir    string
 	bolt   *raftboltdb.BoltStore
+	wal    *walStore // nil: the log is in bolt
 	unlock func() error
 }
 
@@ -90,9 +91,7 @@ func (s *storage) open(cfg Config, logger hclog.Logger, onDamage func(error)) er
 		return err
 	}
 	path := filepath.Join(s.dir, raftFile)
-	damaged := func(err error) error {
-		return haltf("%s is damaged (%w): remove this node and add the machine under a new id; an older copy would have forgotten votes and acknowledged entries", path, err)
-	}
+	damaged := func(err error) error { return damagedStore(path, err) }
 	contents, err := checkBolt(path)
 	if err != nil {
 		return damaged(err)
@@ -110,14 +109,66 @@ func (s *storage) open(cfg Config, logger hclog.Logger, onDamage func(error)) er
 		return damaged(err)
 	}
 	guard := s.guard(cfg, onDamage)
-	logs := &logStore{inner: cfg.wrapped(s.bolt), guard: guard, deletable: s.deletable}
 	stable := &stableStore{inner: s.bolt, guard: guard}
 	s.stable = stable
+	logs := &logStore{inner: s.bolt, guard: guard, deletable: s.deletable}
+	if cfg.LogStore == LogStoreWAL {
+		if contents.logs, err = s.openWAL(cfg, contents, stable, logger); err != nil {
+			return err
+		}
+		logs.inner, logs.atOnce = s.wal, true
+	}
+	logs.inner = cfg.wrapped(logs.inner)
 	if err := recovered(func() error { return s.verify(contents, logs, stable) }); err != nil {
 		return damaged(err)
 	}
 	s.logs, err = raft.NewLogCache(logCacheSize, logs)
 	return err
+}
+
+func damagedStore(path string, err error) error {
+	return haltf("%s is damaged (%w): remove this node and add the machine under a new id; an older copy would have forgotten votes and acknowledged entries", path, err)
+}
+
+// openWAL opens the segments of the log and gives the indexes in them.
+func (s *storage) openWAL(cfg Config, contents boltContents, stable *stableStore, logger hclog.Logger) ([]indexRange, error) {
+	path := filepath.Join(s.dir, walDir)
+	err := os.Mkdir(path, 0o700)
+	if err == nil {
+		err = syncDir(s.dir)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, refusef("log directory %s cannot be made: %w", path, err)
+	}
+	if len(contents.logs) > 0 {
+		return nil, damagedStore(filepath.Join(s.dir, raftFile), errors.New("it holds log entries, which belong into "+walDir))
+	}
+	var ranges []indexRange
+	err = recovered(func() (err error) {
+		s.wal, ranges, err = openWAL(walConfig{
+			dir: path, files: walFiles{}, stable: stable, size: cfg.walSegment,
+			newest: s.newestSnapshot, logger: logger.Named("wal"),
+		})
+		return err
+	})
+	switch {
+	case errors.Is(err, errNoState):
+		return nil, refusef("%s holds log segments, but the %s beside it is empty. Put the old disk back, or remove this node and add the machine under a new id.", path, raftFile)
+	case errors.Is(err, fs.ErrPermission), noSpace(err):
+		return nil, refusef("%s cannot be opened: %w", path, err)
+	case err != nil:
+		return nil, damagedStore(path, err)
+	}
+	return ranges, nil
+}
+
+// newestSnapshot gives the index of the newest snapshot; 0: there is none.
+func (s *storage) newestSnapshot() (uint64, error) {
+	snaps, err := s.snaps.List()
+	if err != nil || len(snaps) == 0 {
+		return 0, err
+	}
+	return snaps[0].Index, nil
 }
 
 // boltOptions are how raft.db is opened. Every commit is synced: what is
@@ -224,26 +275,32 @@ func (s *storage) sizes() (logBytes, snapshotBytes int64) {
 	if s.dir == "" {
 		return 0, 0
 	}
-	if st, err := os.Stat(filepath.Join(s.dir, raftFile)); err == nil {
-		logBytes = st.Size()
-	}
-	_ = filepath.WalkDir(filepath.Join(s.dir, snapshotsDir), func(_ string, d fs.DirEntry, err error) error {
+	logBytes = sizeOf(filepath.Join(s.dir, raftFile)) + sizeOf(filepath.Join(s.dir, walDir))
+	return logBytes, sizeOf(filepath.Join(s.dir, snapshotsDir))
+}
+
+// sizeOf gives the bytes of a file, or of all files in a directory.
+func sizeOf(path string) (n int64) {
+	_ = filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
-			return nil // a snapshot that is being reaped
+			return nil // it is just being removed, or is not there
 		}
 		if st, err := d.Info(); err == nil {
-			snapshotBytes += st.Size()
+			n += st.Size()
 		}
 		return nil
 	})
-	return logBytes, snapshotBytes
+	return n
 }
 
-// Close closes raft.db and gives the data directory free. raft must have ended.
+// Close closes the log and raft.db and gives the data directory free. raft must have ended.
 func (s *storage) Close() error {
 	var err error
+	if s.wal != nil {
+		err = recovered(s.wal.Close)
+	}
 	if s.bolt != nil {
-		err = recovered(s.bolt.Close)
+		err = errors.Join(err, recovered(s.bolt.Close))
 	}
 	if s.unlock != nil {
 		err = errors.Join(err, s.unlock())

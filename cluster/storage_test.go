@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -15,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
@@ -38,14 +39,28 @@ func (d *told) all() []error {
 	return append([]error(nil), d.errs...)
 }
 
+// logStoreUnderTest is where the tests of this package keep the log, but for
+// those that are about one of the two: ONCED_LOG_STORE=wal go test ./cluster.
+func logStoreUnderTest() string { return cmp.Or(os.Getenv("ONCED_LOG_STORE"), LogStoreBolt) }
+
 func tryStorage(dir string, d *told) (*storage, error) {
-	return openStorage(Config{DataDir: dir}, hclog.NewNullLogger(), d.add)
+	return tryStore(logStoreUnderTest(), dir, d)
+}
+
+// tryStore opens a storage of one kind; segments of the wal are small.
+func tryStore(kind, dir string, d *told) (*storage, error) {
+	return openStorage(Config{DataDir: dir, LogStore: kind, walSegment: 128 << 10}, hclog.NewNullLogger(), d.add)
 }
 
 func mustStorage(t *testing.T, dir string) (*storage, *told) {
 	t.Helper()
+	return mustStore(t, logStoreUnderTest(), dir)
+}
+
+func mustStore(t *testing.T, kind, dir string) (*storage, *told) {
+	t.Helper()
 	d := &told{}
-	s, err := tryStorage(dir, d)
+	s, err := tryStore(kind, dir, d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,8 +140,8 @@ func TestStorageKeeps(t *testing.T) {
 	if err := s.logs.GetLog(3001, &l); err != raft.ErrLogNotFound { //nolint:errorlint // raft compares so
 		t.Fatalf("got %v", err)
 	}
-	if m, ok := s.logs.(raft.MonotonicLogStore); !ok || m.IsMonotonic() {
-		t.Fatal("bolt may have gaps")
+	if m, ok := s.logs.(raft.MonotonicLogStore); !ok || m.IsMonotonic() != (s.wal != nil) {
+		t.Fatal("bolt may have gaps, the wal may not")
 	}
 	if logs, _ := s.sizes(); logs < 3000*20 {
 		t.Fatalf("%d bytes of log", logs)
@@ -278,7 +293,7 @@ func readStored(t *testing.T, s *storage) (st stored, err error) {
 func sample(t *testing.T) (file []byte, want stored, snapshots string) {
 	t.Helper()
 	dir := t.TempDir()
-	s, _ := mustStorage(t, dir)
+	s, _ := mustStore(t, LogStoreBolt, dir)
 	for _, err := range []error{
 		s.stable.SetUint64([]byte("CurrentTerm"), 7),
 		s.stable.SetUint64([]byte("LastVoteTerm"), 7),
@@ -330,7 +345,7 @@ func openDamaged(t *testing.T, snapshots string, b []byte, want stored, what str
 		t.Fatal(err)
 	}
 	d := &told{}
-	s, err := tryStorage(dir, d)
+	s, err := tryStore(LogStoreBolt, dir, d)
 	if err != nil {
 		wantHalt(t, err, ExitHalted, "is damaged")
 		return true
@@ -340,8 +355,8 @@ func openDamaged(t *testing.T, snapshots string, b []byte, want stored, what str
 	if err != nil {
 		t.Fatalf("%s: not seen at the start: %v", what, err)
 	}
-	if !cmp.Equal(got, want) {
-		t.Fatalf("%s: changed unnoticed: %s", what, cmp.Diff(want, got))
+	if !gocmp.Equal(got, want) {
+		t.Fatalf("%s: changed unnoticed: %s", what, gocmp.Diff(want, got))
 	}
 	// It must also be possible to go on: writes use what the flip may have hit.
 	if err := s.logs.StoreLog(&raft.Log{Index: got.Last + 1, Term: 9, Data: testEntry(t, "one-more")}); err != nil {
@@ -511,14 +526,14 @@ func TestLogStoreRefusesWrongEntries(t *testing.T) {
 
 func TestLogStoreDeletesPrefixInChunks(t *testing.T) {
 	t.Parallel()
-	s, _ := mustStorage(t, t.TempDir())
+	s, _ := mustStore(t, LogStoreBolt, t.TempDir())
 	inner := &countingLog{LogStore: s.bolt}
 	ls := &logStore{inner: inner, guard: storeGuard{onDamage: func(err error) { t.Error(err) }}}
 	fill(t, ls, 1, 5000)
 	if err := ls.DeleteRange(1, 4500); err != nil {
 		t.Fatal(err)
 	}
-	if want := []indexRange{{1, 2048}, {2049, 4096}, {4097, 4500}}; !cmp.Equal(inner.deleted, want, cmp.AllowUnexported(indexRange{})) {
+	if want := []indexRange{{1, 2048}, {2049, 4096}, {4097, 4500}}; !gocmp.Equal(inner.deleted, want, gocmp.AllowUnexported(indexRange{})) {
 		t.Fatalf("deleted %v", inner.deleted)
 	}
 	present := func(first, last uint64) {
@@ -544,7 +559,7 @@ func TestLogStoreDeletesPrefixInChunks(t *testing.T) {
 	if err := ls.DeleteRange(1, 5000); err != nil {
 		t.Fatal(err)
 	}
-	if want := []indexRange{{4601, 5000}, {4501, 4600}, {1, 5000}}; !cmp.Equal(inner.deleted, want, cmp.AllowUnexported(indexRange{})) {
+	if want := []indexRange{{4601, 5000}, {4501, 4600}, {1, 5000}}; !gocmp.Equal(inner.deleted, want, gocmp.AllowUnexported(indexRange{})) {
 		t.Fatalf("deleted %v", inner.deleted)
 	}
 }
@@ -595,7 +610,7 @@ func TestLogStaysBehindTheOlderSnapshot(t *testing.T) {
 func TestLogStoreCrashBetweenChunks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s, _ := mustStorage(t, dir)
+	s, _ := mustStore(t, LogStoreBolt, dir)
 	if err := s.stable.SetUint64([]byte("CurrentTerm"), 2); err != nil {
 		t.Fatal(err)
 	}
@@ -607,7 +622,7 @@ func TestLogStoreCrashBetweenChunks(t *testing.T) {
 	}
 	closed(t, s)
 	addSnapshot(t, dir, 4500)
-	s, _ = mustStorage(t, dir)
+	s, _ = mustStore(t, LogStoreBolt, dir)
 	first, _ := s.logs.FirstIndex()
 	last, _ := s.logs.LastIndex()
 	if first != 2049 || last != 5000 {
@@ -620,7 +635,7 @@ func TestStorageHoles(t *testing.T) {
 	t.Parallel()
 	build := func(t *testing.T, snapshot uint64) error {
 		dir := t.TempDir()
-		s, _ := mustStorage(t, dir)
+		s, _ := mustStore(t, LogStoreBolt, dir)
 		if err := s.stable.SetUint64([]byte("CurrentTerm"), 2); err != nil {
 			t.Fatal(err)
 		}
@@ -630,7 +645,7 @@ func TestStorageHoles(t *testing.T) {
 			addSnapshot(t, dir, snapshot)
 		}
 		closed(t, s)
-		s, err := tryStorage(dir, &told{})
+		s, err := tryStore(LogStoreBolt, dir, &told{})
 		if err == nil {
 			closed(t, s)
 		}
@@ -643,10 +658,10 @@ func TestStorageHoles(t *testing.T) {
 	}
 	t.Run("entries without a term", func(t *testing.T) {
 		dir := t.TempDir()
-		s, _ := mustStorage(t, dir)
+		s, _ := mustStore(t, LogStoreBolt, dir)
 		fill(t, s.logs, 1, 2)
 		closed(t, s)
-		_, err := tryStorage(dir, &told{})
+		_, err := tryStore(LogStoreBolt, dir, &told{})
 		wantHalt(t, err, ExitHalted, "no term")
 	})
 }

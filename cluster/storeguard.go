@@ -9,10 +9,11 @@ import (
 	"syscall"
 	"time"
 
+	wal "github.com/hashicorp/raft-wal"
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// storeGuard runs every access to raft.db: it turns a panic of bbolt on damaged
+// storeGuard runs every access to log and settings: it turns a panic of bbolt on damaged
 // pages into an error, and tells of damage and of a disk that does not answer.
 type storeGuard struct {
 	onDamage   func(error)
@@ -44,12 +45,17 @@ func (g storeGuard) run(what string, f func() error) error {
 func (g storeGuard) write(what string, f func() error) error {
 	defer g.watch(what)()
 	err := g.run(what, f)
-	if err == nil || errors.Is(err, errDamaged) || errors.Is(err, bolterrors.ErrDatabaseNotOpen) || noSpace(err) {
+	if err == nil || errors.Is(err, errDamaged) || storeClosed(err) || noSpace(err) {
 		return err
 	}
 	err = fmt.Errorf("%s: the disk failed: %w", what, err)
 	g.onDamage(&HaltError{ExitStalled, err})
 	return err
+}
+
+// storeClosed tells that a store was asked after it was closed.
+func storeClosed(err error) bool {
+	return errors.Is(err, bolterrors.ErrDatabaseNotOpen) || errors.Is(err, wal.ErrClosed)
 }
 
 func noSpace(err error) bool {
