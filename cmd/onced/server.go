@@ -94,6 +94,7 @@ func (a *app) serve(ctx context.Context, c serverConfig, logger *slog.Logger) er
 			PeerAdvertise:     c.peerAdvertise,
 			HTTPAdvertise:     c.httpAdvertise,
 			Multiplier:        c.multiplier,
+			LogStore:          c.logStore,
 			SnapshotThreshold: c.snapshotThreshold,
 			Now:               wallClock(),
 			OnHalt:            func(e *cluster.HaltError) { halted <- e },

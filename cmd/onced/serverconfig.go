@@ -22,6 +22,7 @@ type serverConfig struct {
 	peerAdvertise     string // host:port
 	members           []cluster.Member
 	multiplier        int
+	logStore          string
 	snapshotThreshold uint64
 	requestTimeout    time.Duration
 	drainDelay        time.Duration
@@ -47,6 +48,11 @@ func parseServerConfig(values map[string]string) (serverConfig, error) {
 	}
 	if c.multiplier, err = strconv.Atoi(values["raft-multiplier"]); err != nil || c.multiplier < 1 || c.multiplier > 10 {
 		return c, refusef("--raft-multiplier %s: use 1 to 10", quote(values["raft-multiplier"]))
+	}
+	switch c.logStore = values["log-store"]; c.logStore {
+	case cluster.LogStoreBolt, cluster.LogStoreWAL:
+	default:
+		return c, refusef("--log-store %s: use bolt or wal", quote(c.logStore))
 	}
 	if c.snapshotThreshold, err = strconv.ParseUint(values["snapshot-threshold"], 10, 64); err != nil || c.snapshotThreshold == 0 {
 		return c, refusef("--snapshot-threshold %s: use a number of log entries, 1 or more", quote(values["snapshot-threshold"]))

@@ -30,6 +30,7 @@ func TestServerConfigRefuses(t *testing.T) {
 		{"multiplier 0", "raft-multiplier=0", "--raft-multiplier"},
 		{"multiplier 11", "raft-multiplier=11", "--raft-multiplier"},
 		{"multiplier word", "raft-multiplier=x", "--raft-multiplier"},
+		{"log store", "log-store=boltdb", "--log-store"},
 		{"threshold 0", "snapshot-threshold=0", "--snapshot-threshold"},
 		{"threshold negative", "snapshot-threshold=-1", "--snapshot-threshold"},
 		{"timeout", "request-timeout=5", "--request-timeout"},

@@ -34,6 +34,7 @@ var serverSettings = []setting{
 	{name: "peer-advertise", usage: "host:port that the other nodes reach this one at (default: its entry in --cluster, or --peer-addr)"},
 	{name: "cluster", usage: "all nodes of the cluster, the same on each: n1=host:peerport,n2=host:peerport,... (default: this node alone)"},
 	{name: "raft-multiplier", value: "2", usage: "1 to 10: times the base timeouts of 200 ms; higher for slow networks"},
+	{name: "log-store", value: "bolt", usage: "bolt or wal: where the log is kept; wal needs half the syncs; the one of the first start stays"},
 	{name: "snapshot-threshold", value: "32768", usage: "log entries between snapshots"},
 	{name: "request-timeout", value: "5s", usage: "a call is decided within this, or answers 503"},
 	{name: "drain-delay", value: "1s", usage: "at a stop, serve on for this long while /readyz answers 503; longer than load balancers take to notice"},
