@@ -21,8 +21,9 @@ const (
 	// idleTime is how long a connection may lie idle before it is made anew. A
 	// node closes one after 60 s.
 	idleTime = 30 * time.Second
-	// dialPause is between two attempts to connect, when none of the addresses
-	// takes the connection.
+	// dialPause comes before a client may go on when no address took a
+	// connection, or two calls in a row lost theirs: a server that is down must
+	// not be met by a loop that eats the machine.
 	dialPause = 50 * time.Millisecond
 
 	connBuffer = 16 << 10
@@ -47,6 +48,7 @@ type conn struct {
 	used     time.Time // when the last call began
 	deadline time.Time
 	unbind   func() bool // takes the end of the context off c
+	lost     int         // calls in a row that lost their connection
 }
 
 func newConn(addresses []string, first int) *conn {
@@ -78,6 +80,7 @@ func (c *conn) call(ctx context.Context, request []byte) (status int, body []byt
 	if _, err = c.c.Write(request); err == nil {
 		var last bool
 		if status, body, last, err = c.read(); err == nil {
+			c.lost = 0
 			if last {
 				c.close()
 			}
@@ -86,6 +89,9 @@ func (c *conn) call(ctx context.Context, request []byte) (status int, body []byt
 	}
 	c.close()
 	c.at = (c.at + 1) % len(c.addresses)
+	if c.lost++; c.lost > 1 {
+		pause(ctx)
+	}
 	return 0, nil, asFailure(err)
 }
 
@@ -106,13 +112,17 @@ func (c *conn) dial(ctx context.Context) (err error) {
 		}
 		c.at = (c.at + 1) % len(c.addresses)
 	}
-	pause := time.NewTimer(dialPause)
-	defer pause.Stop()
+	pause(ctx)
+	return &failure{codeNoConnection, err}
+}
+
+func pause(ctx context.Context) {
+	t := time.NewTimer(dialPause)
+	defer t.Stop()
 	select {
-	case <-pause.C:
+	case <-t.C:
 	case <-ctx.Done():
 	}
-	return &failure{codeNoConnection, err}
 }
 
 func (c *conn) close() {

@@ -25,10 +25,23 @@ func (r *Result) Failed() (n int64) {
 	return n
 }
 
+// IsUnanswered tells whether an error of that code is a call that got no answer.
+func IsUnanswered(code string) bool {
+	switch code {
+	case codeNoConnection, codeLost, codeTimeout, notSentCode:
+		return true
+	}
+	return false
+}
+
 // Unanswered tells whether there were calls, and none of them got an answer.
 func (r *Result) Unanswered() bool {
-	n := r.Errors[codeNoConnection] + r.Errors[codeLost] + r.Errors[codeTimeout] + r.Errors[notSentCode]
-	return r.Operations == 0 && n > 0 && n == r.Failed()
+	for code, n := range r.Errors {
+		if n > 0 && !IsUnanswered(code) {
+			return false
+		}
+	}
+	return r.Operations == 0 && r.Failed() > 0
 }
 
 // Latency is how long calls took, in milliseconds. A call that failed is not in

@@ -47,7 +47,7 @@ Start with a whole cluster in one process, and try it from another terminal:
 		cmd.GroupID = "tend"
 		root.AddCommand(cmd)
 	}
-	root.AddCommand(a.explainCommand(), a.configCommand(), a.versionCommand(), a.chaosCommand())
+	root.AddCommand(a.explainCommand(), a.configCommand(), a.versionCommand(), a.chaosCommand(), a.benchCommand())
 	return root
 }
 
