@@ -18,12 +18,25 @@ type batchBody struct {
 
 // batchResult is the answer to one item, as if it had been sent alone.
 type batchResult struct {
-	Status int `json:"status"`
-	Body   any `json:"body"`
+	status int
+	body   any
 }
 
-type batchAnswer struct {
-	Results []batchResult `json:"results"`
+type batchAnswer struct{ results []batchResult }
+
+func (a *batchAnswer) write(e *encoder) {
+	e.raw(`{"results":[`)
+	for i := range a.results {
+		if i > 0 {
+			e.raw(",")
+		}
+		e.raw("{")
+		e.number(`"status":`, uint64(a.results[i].status))
+		e.name(`"body":`)
+		e.body(a.results[i].body)
+		e.raw("}")
+	}
+	e.raw("]}")
 }
 
 // serveBatch has a list of independent operations decided in one entry. A

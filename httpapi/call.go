@@ -24,6 +24,7 @@ type call struct {
 	timeout     time.Duration // of the decision, wait aside
 	redact      *bool         // the namespace's, once looked up
 
+	lines   lines
 	started time.Time
 	status  int
 	outcome string // outcome or code, a metrics label

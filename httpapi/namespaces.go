@@ -149,7 +149,7 @@ func (c *call) decideOne(cmd *fsm.Command) (*single, *reply) {
 	if !known {
 		return nil, c.refuse(c.fault("outcome %v without a table row", res.Outcome))
 	}
-	return &single{res, d.Index, d.Time, ok}, nil
+	return &single{res, d.Index, d.Time, *ok}, nil
 }
 
 // policyPatch checks what can be checked of a policy without the one it

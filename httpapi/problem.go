@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/onced/onced/fsm"
 	"github.com/onced/onced/idem"
 )
@@ -18,41 +16,76 @@ const ProblemTypeBase = "https://onced.dev/problems/"
 // end long before their lease, and record.leaseExpiresAt tells the rest.
 const maxRetryAfter = 5 * time.Second
 
-// problem is an idem.Problem as it is written: its record has nothing but what
+// problem is an idem.Problem that writes itself: its record has nothing but what
 // a caller without the token may know.
 type problem struct {
-	Type          string         `json:"type"`
-	Title         string         `json:"title"`
-	Status        int            `json:"status"`
-	Detail        string         `json:"detail,omitempty"`
-	Code          idem.Code      `json:"code"`
-	Retryable     bool           `json:"retryable"`
-	SafeNewKey    bool           `json:"safeNewKey"`
-	Applied       idem.Applied   `json:"applied,omitempty"`
-	Key           string         `json:"key,omitempty"`
-	Operation     string         `json:"operation,omitempty"`
-	AttemptID     string         `json:"attemptId,omitempty"`
-	Verdict       string         `json:"verdict,omitempty"`
-	Record        *problemRecord `json:"record,omitempty"`
-	RetryAfterMs  int64          `json:"retryAfterMs,omitzero"`
-	CorrelationID string         `json:"correlationId"`
+	standing      *standing
+	detail        string
+	code          idem.Code
+	safeNewKey    bool
+	applied       idem.Applied
+	key           string
+	operation     string
+	attemptID     string
+	verdict       string
+	record        problemRecord
+	retryAfterMs  int64
+	correlationID string
 }
 
-// problemRecord is what a refusal tells of the record. The outcome is there
-// with already_settled alone, whose caller settles the key.
+// problemRecord is what a refusal tells of the record, nil for nothing. The
+// outcome is there with already_settled alone, whose caller settles the key.
 type problemRecord struct {
-	Status         string `json:"status"`
-	Attempt        uint32 `json:"attempt"`
-	Version        uint64 `json:"version"`
-	CreatedAt      string `json:"createdAt"`
-	LeaseExpiresAt string `json:"leaseExpiresAt,omitempty"`
-	ExpiresAt      string `json:"expiresAt,omitempty"`
+	rec     *fsm.Record
+	status  string
+	outcome bool
+}
 
-	SettledAt       string         `json:"settledAt,omitempty"`
-	Response        jsontext.Value `json:"response,omitzero"`
-	ResponseOmitted bool           `json:"responseOmitted,omitzero"`
-	Redacted        []string       `json:"redacted,omitempty"`
-	ErrorCode       string         `json:"errorCode,omitempty"`
+func (p *problem) write(e *encoder) {
+	e.raw("{")
+	e.name(`"type":"` + ProblemTypeBase)
+	e.raw(string(p.code))
+	e.raw(`"`)
+	e.text(`"title":`, p.standing.title)
+	e.number(`"status":`, uint64(p.standing.status))
+	e.textIf(`"detail":`, p.detail)
+	e.text(`"code":`, string(p.code))
+	e.boolean(`"retryable":`, p.code.Retryable())
+	e.boolean(`"safeNewKey":`, p.safeNewKey)
+	e.textIf(`"applied":`, string(p.applied))
+	e.textIf(`"key":`, p.key)
+	e.textIf(`"operation":`, p.operation)
+	e.textIf(`"attemptId":`, p.attemptID)
+	e.textIf(`"verdict":`, p.verdict)
+	if p.record.rec != nil {
+		e.name(`"record":`)
+		p.record.write(e)
+	}
+	if p.retryAfterMs != 0 {
+		e.number(`"retryAfterMs":`, uint64(p.retryAfterMs))
+	}
+	e.text(`"correlationId":`, p.correlationID)
+	e.raw("}")
+}
+
+func (p *problemRecord) write(e *encoder) {
+	r := p.rec
+	e.raw("{")
+	e.text(`"status":`, p.status)
+	e.number(`"attempt":`, uint64(r.Attempt))
+	e.number(`"version":`, r.Version)
+	e.time(`"createdAt":`, r.CreatedAt)
+	e.timeIf(`"leaseExpiresAt":`, leaseEnd(r))
+	e.timeIf(`"expiresAt":`, r.ExpiresAt)
+	if p.outcome {
+		e.timeIf(`"settledAt":`, r.SettledAt)
+		// Only while the ttl runs, whether or not the sweep has been there.
+		if p.status != statusExpired {
+			writeOutcome(e, r)
+		}
+		e.textIf(`"errorCode":`, r.ErrorCode)
+	}
+	e.raw("}")
 }
 
 // asError gives what a node reported. Anything but an *idem.Error is a fault of
@@ -83,12 +116,12 @@ func (c *call) refuseItem(it *item, err *idem.Error) *reply {
 	if correlation == "" {
 		correlation = c.correlation
 	}
-	p := &problem{Detail: err.Detail, Applied: err.Applied, Key: it.key, CorrelationID: correlation}
+	p := &problem{detail: err.Detail, applied: err.Applied, key: it.key, correlationID: correlation}
 	if it.cmd != nil {
-		p.Operation = it.cmd.Operation
+		p.operation = it.cmd.Operation
 		// Made for a call that went to the node: told in every answer, so that
 		// the same call can be repeated with it.
-		p.AttemptID = it.made
+		p.attemptID = it.made
 	}
 	return newProblem(p, err.Code, err.RetryAfter)
 }
@@ -96,63 +129,55 @@ func (c *call) refuseItem(it *item, err *idem.Error) *reply {
 // newProblem completes p from the table.
 func newProblem(p *problem, code idem.Code, retryAfter time.Duration) *reply {
 	code, st := standingOf(code)
-	p.Type = ProblemTypeBase + string(code)
-	p.Title, p.Status, p.Code = st.title, st.status, code
-	p.Retryable, p.SafeNewKey = code.Retryable(), code.SafeNewKey()
-	if p.Detail == "" {
-		p.Detail = st.detail
+	p.standing, p.code, p.safeNewKey = st, code, code.SafeNewKey()
+	if p.detail == "" {
+		p.detail = st.detail
 	}
 	if code == idem.CodeInternal {
-		p.Detail = st.detail // nothing of the inside
+		p.detail = st.detail // nothing of the inside
 	}
-	if code == idem.CodeUnavailable && p.Applied == "" {
-		p.Applied = idem.AppliedUnknown // what is not known to be undone may be done
+	if code == idem.CodeUnavailable && p.applied == "" {
+		p.applied = idem.AppliedUnknown // what is not known to be undone may be done
 	}
 	if code == idem.CodeOverloaded {
-		p.Applied = idem.AppliedNo
+		p.applied = idem.AppliedNo
 	}
 	if st.retryAfter > 0 {
 		if retryAfter <= 0 {
 			retryAfter = st.retryAfter
 		}
-		p.RetryAfterMs = max(1, (retryAfter + time.Millisecond - 1).Milliseconds())
+		p.retryAfterMs = max(1, (retryAfter + time.Millisecond - 1).Milliseconds())
 	} else {
 		retryAfter = 0
 	}
 	return &reply{
 		status: st.status, outcome: string(code), body: p, problem: true,
-		key: p.Key, retryAfter: retryAfter,
+		key: p.key, retryAfter: retryAfter,
 	}
 }
 
 // refused answers an operation that the machine refused.
 func (c *call) refused(it *item, d *fsm.Decision, res *fsm.Result) *reply {
-	p := &problem{Detail: refusalDetail(res), Key: it.key, Operation: it.cmd.GetOperation(), AttemptID: it.made, CorrelationID: it.correlation}
+	p := &problem{detail: refusalDetail(res), key: it.key, operation: it.cmd.GetOperation(), attemptID: it.made, correlationID: it.correlation}
 	if res.Code == idem.CodeUnavailable {
-		p.Applied = idem.AppliedNo
+		p.applied = idem.AppliedNo
 		if res.Unknown {
-			p.Applied = idem.AppliedUnknown
+			p.applied = idem.AppliedUnknown
 		}
 	}
 	if r := res.Record; r != nil {
-		p.Key = r.Key
-		status, verdict, _ := viewStatus(r, d.Time)
+		p.key = r.Key
+		status, verdict := viewStatus(r, d.Time)
 		if res.Code == idem.CodeKeyExpired {
-			p.Verdict = verdict
+			p.verdict = verdict
 		}
 		// A conflict shows nothing of the other intent (B53).
 		if res.Code != idem.CodeKeyConflict {
-			p.Record = &problemRecord{
-				Status: status, Attempt: r.Attempt, Version: r.Version,
-				CreatedAt: stamp(r.CreatedAt), LeaseExpiresAt: leaseStamp(r), ExpiresAt: stamp(r.ExpiresAt),
-			}
-		}
-		if res.Code == idem.CodeAlreadySettled {
-			p.Record.showOutcome(r, status)
+			p.record = problemRecord{rec: r, status: status, outcome: res.Code == idem.CodeAlreadySettled}
 		}
 	}
 	rep := newProblem(p, res.Code, min(res.RetryAfter, maxRetryAfter))
-	p.SafeNewKey = p.SafeNewKey && neverRan(res)
+	p.safeNewKey = p.safeNewKey && neverRan(res)
 	rep.index, rep.at = d.Index, d.Time
 	return rep
 }
@@ -170,16 +195,4 @@ func refusalDetail(res *fsm.Result) string {
 // all the same.
 func neverRan(res *fsm.Result) bool {
 	return res.Code == idem.CodeCancelled && res.Record != nil && res.Record.Attempt == 0
-}
-
-// showOutcome adds the recorded outcome; its response only while the ttl runs,
-// whether or not the sweep has been there.
-func (p *problemRecord) showOutcome(r *fsm.Record, status string) {
-	p.SettledAt, p.ErrorCode = stamp(r.SettledAt), r.ErrorCode
-	if status != statusExpired {
-		p.ResponseOmitted, p.Redacted = r.ResponseOmitted, r.Redacted
-		if r.HasResponse {
-			p.Response = r.Response
-		}
-	}
 }

@@ -29,7 +29,7 @@ func (c *call) serveRecord() *reply {
 		return c.refuse(err)
 	}
 	var rec *fsm.Record
-	var view *idem.Record
+	var view recordView
 	var missing *idem.Error
 	index, at, err := c.read(o, func(m *fsm.Machine, now fsm.Time) {
 		if _, missing = namespaceError(m, c.namespace); missing != nil {
@@ -49,20 +49,13 @@ func (c *call) serveRecord() *reply {
 		return c.readRefused(missing, index, at)
 	}
 	rep := &reply{
-		status: http.StatusOK, outcome: "ok", body: view, key: c.key,
+		status: http.StatusOK, outcome: "ok", body: &view, key: c.key,
 		etag: rec.Version, index: index, at: at,
 	}
 	if rec.Settled() {
 		rep.expires = rec.ExpiresAt
 	}
 	return rep
-}
-
-// machineView is recordView with what today's policy says.
-func machineView(m *fsm.Machine, r *fsm.Record, now fsm.Time, secret bool) *idem.Record {
-	v := recordView(r, now, secret)
-	v.Status, v.Verdict, v.Takeover = m.ViewStatus(r, now)
-	return v
 }
 
 // serveRecords lists a page in key order, without secrets. The page may be
@@ -89,19 +82,19 @@ func (c *call) serveRecords() *reply {
 	if _, given := c.query["cursor"]; given && (list.After == "" || !keyPart(list.After)) {
 		return c.refuse(invalid("cursor is not one that nextCursor gave"))
 	}
-	page := &idem.RecordList{Records: []idem.Record{}}
+	page := &recordPage{}
 	var missing *idem.Error
 	index, at, err := c.read(o, func(m *fsm.Machine, now fsm.Time) {
 		if _, missing = namespaceError(m, c.namespace); missing != nil {
 			return
 		}
 		records, next := m.Records(c.namespace, list, now)
-		page.NextCursor = next
+		page.next = next
 		size := 0
 		for i, r := range records {
-			page.Records = append(page.Records, *machineView(m, r, now, false))
+			page.records = append(page.records, machineView(m, r, now, false))
 			if size += len(r.Response); size > pageBytes && i < len(records)-1 {
-				page.NextCursor = r.Key
+				page.next = r.Key
 				break
 			}
 		}

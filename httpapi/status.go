@@ -17,7 +17,7 @@ type standing struct {
 	retryAfter time.Duration // when the refusal itself names none; 0: no Retry-After
 }
 
-var codes = map[idem.Code]standing{
+var codes = map[idem.Code]*standing{
 	idem.CodeKeyMissing:     {400, "Idempotency key missing", "key: name the intent in the body's key, the Idempotency-Key header or a fingerprint", 0},
 	idem.CodeKeyInvalid:     {400, "Idempotency key invalid", "key: use 8 to 256 of A-Z a-z 0-9 . _ : -", 0},
 	idem.CodeKeyExpired:     {410, "Idempotency key expired", "the key's time is over; that is no licence to run again: look at what the intent did before taking a new key", 0},
@@ -55,7 +55,7 @@ type success struct {
 	name   string
 }
 
-var outcomes = map[fsm.Outcome]success{
+var outcomes = map[fsm.Outcome]*success{
 	fsm.OutcomeReserved:         {http.StatusCreated, "reserved"},
 	fsm.OutcomeReplayed:         {http.StatusOK, "replayed"},
 	fsm.OutcomeCommitted:        {http.StatusOK, "committed"},
@@ -72,7 +72,7 @@ var outcomes = map[fsm.Outcome]success{
 }
 
 // standingOf never fails: a code that the table lacks is a fault of ours.
-func standingOf(c idem.Code) (idem.Code, standing) {
+func standingOf(c idem.Code) (idem.Code, *standing) {
 	if s, ok := codes[c]; ok {
 		return c, s
 	}
