@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"math"
 	"time"
 
 	"github.com/onced/onced/idem"
@@ -60,8 +61,8 @@ func (m *Machine) raiseHorizon(sp *space, r *Record) {
 	h := r.CreatedAt
 	if mutant == "horizonleft" { // the first seen of the oldest one that is left
 		h = m.now
-		m.records.Scan(func(x *Record) bool {
-			if x != r && x.Namespace == r.Namespace {
+		m.store.records.Scan(func(x ref) bool {
+			if x := m.store.record(x); x.Key != r.Key && x.Namespace == r.Namespace {
 				h = min(h, x.CreatedAt)
 			}
 			return true
@@ -90,38 +91,33 @@ func (m *Machine) NextDue() (Time, bool) {
 	if len(m.draining) > 0 {
 		return m.now, true
 	}
-	first, ok := m.dues.Min()
-	at := first.at
-	m.lapsing(func(sp *space) bool {
-		m.lapses.Ascend(deadline{0, &Record{Namespace: sp.ns.Name}}, func(d deadline) bool {
-			if !ok || d.at < at {
-				at, ok = d.at, true
-			}
-			return false
-		})
+	first, ok := m.store.dues.Min()
+	var at Time
+	if ok {
+		at = m.store.at(first).at()
+	}
+	m.lapsing(func(sp *space, first ref) bool {
+		if t := m.store.at(first).lapse(); !ok || t < at {
+			at, ok = t, true
+		}
 		return true
 	})
 	return at, ok
 }
 
 // lapsing visits, in name order, the live namespaces under onLeaseExpiry rerun
-// that hold a pending claim made under it. Those under uncertain are passed
-// over in one step, however many such claims they hold.
-func (m *Machine) lapsing(visit func(sp *space) bool) {
-	pivot := &Record{}
-	for {
-		name, found := "", false
-		m.lapses.Ascend(deadline{0, pivot}, func(d deadline) bool {
-			name, found = d.rec.Namespace, true
-			return false
-		})
-		if !found {
+// that hold a pending claim made under it, with the first such claim to lapse.
+// Those under uncertain are passed over in one step, however many such claims
+// they hold.
+func (m *Machine) lapsing(visit func(sp *space, first ref) bool) {
+	first, ok := m.store.lapses.Min()
+	for ok {
+		number, _, _ := m.store.at(first).id()
+		sp := m.spaces[m.store.names[number]]
+		if !sp.ns.Retired && (sp.ns.Policy.RerunOnLeaseExpiry || mutant == "sweepuncertain") && !visit(sp, first) {
 			return
 		}
-		sp := m.spaces[name]
-		if !sp.ns.Retired && (sp.ns.Policy.RerunOnLeaseExpiry || mutant == "sweepuncertain") && !visit(sp) {
-			return
-		}
-		pivot = &Record{Namespace: name + "\x00"} // the least name after it
+		// The first of the next namespace: nothing lapses at the end of time.
+		first, ok = m.store.seek(m.store.lapses, math.MaxInt64, number, "", false)
 	}
 }

@@ -21,10 +21,10 @@ const minute = 60_000_000 // in microseconds
 // 9): that of its latest claim while it is pending, uncertain or settled less
 // than the window ago, so that a retry across the minute is a duplicate;
 // otherwise the one of the present minute.
-func (m *Machine) fingerprintKey(ns *Namespace, text string) string {
-	if p, ok := m.prints.Get(fingerprint{namespace: ns.Name, text: text}); ok {
-		if r := m.get(ns.Name, p.key); r != nil {
-			if r.Status == Pending || r.Settled() && m.now < r.SettledAt.Add(ns.Policy.FingerprintWindow) {
+func (m *Machine) fingerprintKey(sp *space, text string) string {
+	if p, ok := m.prints.Get(fingerprint{namespace: sp.ns.Name, text: text}); ok {
+		if r := m.get(sp, p.key); r != nil {
+			if r.Status == Pending || r.Settled() && m.now < r.SettledAt.Add(sp.ns.Policy.FingerprintWindow) {
 				return p.key
 			}
 		}

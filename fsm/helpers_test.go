@@ -3,6 +3,7 @@ package fsm
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -34,6 +35,12 @@ type rig struct {
 
 func newRig(tb testing.TB) *rig {
 	return &rig{tb: tb, m: New(), now: t0}
+}
+
+// crowd makes pages so small that packing up happens all the time.
+func (g *rig) crowd() *rig {
+	g.m.store.size, g.m.store.slack = 512, 512
+	return g
 }
 
 func (g *rig) pass(d time.Duration) *rig { g.now = g.now.Add(d); return g }
@@ -174,22 +181,20 @@ func audit(tb testing.TB, m *Machine) {
 		want[ns.Name] = &counts{}
 		return true
 	})
-	var dues, leases, lapses int
-	m.records.Scan(func(r *Record) bool {
+	s := m.store
+	held := [3]int{}
+	live := map[int]int{}
+	s.records.Scan(func(x ref) bool {
+		r := s.record(x)
 		sum += hashOf(appendRecord(nil, r))
 		want[r.Namespace].records++
 		want[r.Namespace].bytes += Size(r)
-		for _, x := range []struct {
-			at func(*Record) (Time, bool)
-			t  interface {
-				Get(deadline) (deadline, bool)
-			}
-			n *int
-		}{{dueOf, m.dues, &dues}, {leaseOf, m.leases, &leases}, {lapseOf, m.lapses, &lapses}} {
-			if at, ok := x.at(r); ok {
-				*x.n++
-				if d, ok := x.t.Get(deadline{at, r}); !ok || d.rec != r {
-					tb.Fatalf("record %s/%s is not in an index, or an older one is", r.Namespace, r.Key)
+		live[x.page()] += entryPrefix + len(pack(nil, r, m.spaces[r.Namespace].number))
+		for i, o := range s.orders() {
+			if o.holds(s.at(x)) {
+				held[i]++
+				if is, ok := o.tree.Get(x); !ok || is != x {
+					tb.Fatalf("record %s/%s is not in an order, or an older one is", r.Namespace, r.Key)
 				}
 			}
 		}
@@ -197,7 +202,7 @@ func audit(tb testing.TB, m *Machine) {
 	})
 	m.prints.Scan(func(p fingerprint) bool {
 		sum += hashOf(appendFingerprint(nil, p))
-		if m.get(p.namespace, p.key) == nil {
+		if sp, ok := m.spaces[p.namespace]; !ok || m.get(sp, p.key) == nil {
 			tb.Fatalf("fingerprint %s points to nothing", p.text)
 		}
 		return true
@@ -206,8 +211,24 @@ func audit(tb testing.TB, m *Machine) {
 	for _, n := range m.nodes {
 		sum += hashOf(appendNode(nil, n))
 	}
-	if dues != m.dues.Len() || leases != m.leases.Len() || lapses != m.lapses.Len() {
-		tb.Fatal("an index holds a record that is gone")
+	for i, o := range s.orders() {
+		if held[i] != o.tree.Len() {
+			tb.Fatal("an order holds a record that is gone")
+		}
+	}
+	var used, dead int
+	for no, u := range s.use {
+		used += u.used
+		dead += u.dead
+		if u.used-u.dead != live[no] {
+			tb.Fatalf("page %d: counted %d live bytes, there are %d", no, u.used-u.dead, live[no])
+		}
+		if full := s.list[no] != nil && !slices.Contains(s.open[:], no); full && u.used == u.dead {
+			tb.Fatalf("page %d is kept with nothing in it", no)
+		}
+	}
+	if used != s.used || dead != s.dead || dead > used/4+s.slack {
+		tb.Fatalf("counted %d bytes, %d of them dead; there are %d and %d", s.used, s.dead, used, dead)
 	}
 	for name, c := range want {
 		if sp := m.spaces[name]; sp.records != c.records || sp.bytes != c.bytes {

@@ -1,8 +1,6 @@
 package fsm
 
 import (
-	"sync"
-
 	"github.com/cespare/xxhash/v2"
 	"github.com/tidwall/btree"
 
@@ -28,10 +26,7 @@ type Machine struct {
 	spaces   map[string]*space          // by name, retired ones too
 	names    *btree.BTreeG[*Namespace]  // the same, in order, for views
 	draining []*space                   // retired and not yet emptied, in name order
-	records  *btree.BTreeG[*Record]     // by (namespace, key)
-	dues     *btree.BTreeG[deadline]    // settled, released, cancelled by (due, namespace, key)
-	leases   *btree.BTreeG[deadline]    // pending by (namespace, lease end, key)
-	lapses   *btree.BTreeG[deadline]    // pending under rerun by (namespace, removal, key)
+	store    *store                     // the records
 	prints   *btree.BTreeG[fingerprint] // by (namespace, fingerprint)
 	audit    *btree.BTreeG[auditItem]   // by sequence
 	auditSeq uint64                     // the last one given out
@@ -39,8 +34,6 @@ type Machine struct {
 	ticks    []tick                     // the last ticksKept ones, oldest first
 	diverged *divergence                // set once
 	tokens   uint64                     // mutant tokencounter
-
-	probes sync.Pool // of *Record: look-ups need one and must not allocate it
 }
 
 // maxTime is the end of the year 9999: later stamps count as it, so that no
@@ -57,18 +50,13 @@ func New() *Machine {
 }
 
 func newEmpty() *Machine {
-	m := &Machine{
-		spaces:  make(map[string]*space),
-		names:   newTree(func(a, b *Namespace) bool { return a.Name < b.Name }),
-		records: newTree(byKey),
-		dues:    newTree(byTime),
-		leases:  newTree(bySpace),
-		lapses:  newTree(bySpace),
-		prints:  newTree(byFingerprint),
-		audit:   newTree(func(a, b auditItem) bool { return a.entry.Sequence < b.entry.Sequence }),
+	return &Machine{
+		spaces: make(map[string]*space),
+		names:  newTree(func(a, b *Namespace) bool { return a.Name < b.Name }),
+		store:  newStore(),
+		prints: newTree(byFingerprint),
+		audit:  newTree(func(a, b auditItem) bool { return a.entry.Sequence < b.entry.Sequence }),
 	}
-	m.probes.New = func() any { return new(Record) }
-	return m
 }
 
 // newTree makes a tree without locks: the caller of the machine holds its own.
@@ -153,7 +141,7 @@ func (m *Machine) applyKey(c *Command) Result {
 	if c.Token == 0 {
 		return refuse(idem.CodeTokenMissing, "")
 	}
-	r := m.get(sp.ns.Name, c.Key)
+	r := m.get(sp, c.Key)
 	switch {
 	case r == nil:
 		return refuse(idem.CodeNotFound, "")

@@ -309,8 +309,8 @@ func matrixCell(t *testing.T, row, state, cell string, build func() *rig, k stri
 	audit(t, g.m)
 	after, _ := g.m.Record("default", k)
 	if !changes {
-		if after != nil && !cmp.Equal(before, *after, cmp.AllowUnexported(Record{})) {
-			t.Errorf("%s, in state %s: record touched:\n%s", row, state, cmp.Diff(before, *after, cmp.AllowUnexported(Record{})))
+		if after != nil && !cmp.Equal(before, *after) {
+			t.Errorf("%s, in state %s: record touched:\n%s", row, state, cmp.Diff(before, *after))
 		}
 		if g.m.StateHash() != twin.m.StateHash() || !bytes.Equal(snapshotOf(t, g.m), snapshotOf(t, twin.m)) {
 			t.Errorf("%s, in state %s: the state is not what it was", row, state)
@@ -323,7 +323,7 @@ func matrixCell(t *testing.T, row, state, cell string, build func() *rig, k stri
 	switch {
 	case after == nil || stateName(g.m, k) != next:
 		t.Errorf("%s, in state %s: now %s, want %s", row, state, stateName(g.m, k), next)
-	case after != res.Record || !res.Changed:
+	case !cmp.Equal(after, res.Record) || !res.Changed:
 		t.Errorf("%s, in state %s: the answer is not the stored record", row, state)
 	case after.Version != before.Version+1:
 		t.Errorf("%s, in state %s: version %d after %d", row, state, after.Version, before.Version)

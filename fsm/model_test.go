@@ -230,7 +230,7 @@ func TestMachineAgainstModel(t *testing.T) {
 	steps := 0
 	t.Cleanup(func() { t.Logf("%d operations of the machine as the model has them", steps) })
 	rapid.Check(t, func(rt *rapid.T) {
-		g := newRig(t)
+		g := newRig(t).crowd()
 		g.now = t0 - t0%minute + minute - 30_000 // a minute's end is in reach
 		d := &model{
 			policy: map[string]Policy{}, horizon: map[string]Time{},
@@ -283,7 +283,7 @@ func TestMachineAgainstModel(t *testing.T) {
 				if c.Op == fsmpb.Op_OP_RESERVE && rapid.IntRange(0, 3).Draw(rt, "fp") == 0 {
 					c.Key, c.Fingerprint = "", "trade:x"
 				}
-				if r := g.m.get(ns, c.Key); r != nil && rapid.IntRange(0, 5).Draw(rt, "stale") > 0 {
+				if r := g.m.get(g.m.spaces[ns], c.Key); r != nil && rapid.IntRange(0, 5).Draw(rt, "stale") > 0 {
 					c.Token = r.Token
 				}
 				if c.Token == 0 {
@@ -315,8 +315,8 @@ func TestMachineAgainstModel(t *testing.T) {
 }
 
 func compareModel(rt *rapid.T, d *model, m *Machine) {
-	if m.LastToken() != d.last || m.records.Len() != len(d.recs) {
-		rt.Fatalf("token %d, the model %d; %d records, the model %d", m.LastToken(), d.last, m.records.Len(), len(d.recs))
+	if m.LastToken() != d.last || m.store.records.Len() != len(d.recs) {
+		rt.Fatalf("token %d, the model %d; %d records, the model %d", m.LastToken(), d.last, m.store.records.Len(), len(d.recs))
 	}
 	for ns := range d.policy {
 		if sp, _ := m.Namespace(ns); sp.Horizon != d.horizon[ns] {

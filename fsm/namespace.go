@@ -21,7 +21,8 @@ func (m *Machine) putNamespace(ns *Namespace) {
 		m.sum -= sp.ns.hash
 		sp.ns = ns
 	} else {
-		m.spaces[ns.Name] = &space{ns: ns}
+		m.spaces[ns.Name] = &space{ns: ns, number: uint32(len(m.store.names))}
+		m.store.names = append(m.store.names, ns.Name)
 	}
 	m.names.Set(ns)
 }

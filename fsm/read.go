@@ -21,7 +21,7 @@ func (m *Machine) Record(ns, key string) (*Record, bool) {
 	if !ok || sp.ns.Retired {
 		return nil, false
 	}
-	r := m.get(ns, key)
+	r := m.get(sp, key)
 	return r, r != nil
 }
 
@@ -35,18 +35,21 @@ func (m *Machine) Records(ns string, o ListOptions, now Time) (recs []*Record, n
 	}
 	limit := max(1, o.Limit)
 	visited, last := 0, ""
-	m.records.Ascend(&Record{Namespace: ns, Key: max(o.Prefix, o.After)}, func(r *Record) bool {
+	m.store.ascend(m.store.records, 0, sp.number, max(o.Prefix, o.After), func(x ref) bool {
+		space, id, _ := m.store.at(x).id()
+		key := string(id)
 		switch {
-		case r.Namespace != ns || !strings.HasPrefix(r.Key, o.Prefix):
+		case space != sp.number || !strings.HasPrefix(key, o.Prefix):
 			return false
-		case r.Key == o.After:
+		case key == o.After:
 			return true
 		case len(recs) == limit || visited == maxVisited:
 			next = last
 			return false
 		}
 		visited++
-		last = r.Key
+		last = key
+		r := m.store.record(x)
 		if o.Status != "" {
 			if status, _, _ := m.ViewStatus(r, now); status != o.Status {
 				return true

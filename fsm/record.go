@@ -59,8 +59,6 @@ type Record struct {
 	Previous       *PreviousAttempt
 	Fingerprint    string // the fingerprint the key was formed from, without its minute
 	NotApplied     bool   // released by resolve(not_applied)
-
-	hash uint64 // of this record, as the state hash adds it up
 }
 
 // PreviousAttempt is the claim before the present one, for a caller that takes

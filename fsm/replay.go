@@ -21,7 +21,7 @@ func (m *Machine) Replay(c *Command, now Time) (Result, bool) {
 	if !ok || sp.ns.Retired {
 		return Result{}, false
 	}
-	r := m.get(sp.ns.Name, c.Key)
+	r := m.get(sp, c.Key)
 	if r == nil || !r.Settled() || r.RerunOnExpired && mutant != "localrerun" || r.Dropped || now >= r.ExpiresAt || differs(r, c) != "" {
 		return Result{}, false
 	}
@@ -56,7 +56,7 @@ func (m *Machine) countReplay(count *fsmpb.ReplayCount) {
 	if !ok || sp.ns.Retired || count.Count == 0 {
 		return
 	}
-	r := m.get(sp.ns.Name, count.Key)
+	r := m.get(sp, count.Key)
 	if r == nil || r.Token != count.Token || !r.Settled() {
 		return
 	}

@@ -17,9 +17,9 @@ func (m *Machine) reserve(sp *space, c *Command) Result {
 	}
 	key := c.Key
 	if key == "" {
-		key = m.fingerprintKey(sp.ns, c.Fingerprint)
+		key = m.fingerprintKey(sp, c.Fingerprint)
 	}
-	r := m.get(sp.ns.Name, key)
+	r := m.get(sp, key)
 	if r == nil {
 		if res, no := m.refuseBirth(sp.ns, key); no { // row 2
 			return res

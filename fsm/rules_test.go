@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/onced/onced/fsm/fsmpb"
@@ -183,7 +184,7 @@ func TestM_RepeatFirst(t *testing.T) {
 		r := g.must(reserve(key1, "a")).Record
 		before := g.m.sum
 		res := g.refused("idempotency_stale_version", at(call(r.Token), 7))
-		if res.Detail != "expectedVersion is 7, the stored version is 1" || res.Record != r || g.m.sum != before {
+		if res.Detail != "expectedVersion is 7, the stored version is 1" || !cmp.Equal(res.Record, r) || g.m.sum != before {
 			t.Errorf("%s: %+v", name, res)
 		}
 		g.must(at(call(r.Token), 1))
@@ -259,7 +260,7 @@ func TestM_ResolveNamesItsAttempt(t *testing.T) {
 	for _, v := range []fsmpb.Verdict{1, 2, 3} {
 		g.refused("idempotency_stale_token", resolve(key1, judged.Token, v))
 	}
-	if g.rec(key1) != next {
+	if !cmp.Equal(g.rec(key1), next) {
 		t.Fatal("touched")
 	}
 }
@@ -329,7 +330,7 @@ func TestM_LocalReplayIsImmutable(t *testing.T) {
 		}
 	}
 	g.namespace("default", &fsmpb.PolicyPatch{RejectDuplicates: proto.Bool(true)})
-	if res, ok := g.m.Replay(reserve(key1, "b"), g.now); !ok || res.Code != "idempotency_duplicate" || res.Record != r {
+	if res, ok := g.m.Replay(reserve(key1, "b"), g.now); !ok || res.Code != "idempotency_duplicate" || !cmp.Equal(res.Record, r) {
 		t.Errorf("duplicate: %+v", res)
 	}
 	g.namespace("default", rerunBoth()) // a claim made under reject stays what it was

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/onced/onced/fsm/fsmpb"
@@ -24,7 +25,7 @@ func TestB46_StaleTokenTouchesNothing(t *testing.T) {
 	} {
 		g.refused("idempotency_stale_token", c)
 	}
-	if g.rec(key1) != next || g.m.sum != before {
+	if !cmp.Equal(g.rec(key1), next) || g.m.sum != before {
 		t.Fatal("touched")
 	}
 }
@@ -37,7 +38,7 @@ func TestB40_ReplaysDoNotRefreshTheTTL(t *testing.T) {
 	r := g.rec(key1)
 	for range 5 {
 		g.pass(4 * time.Hour)
-		if res := g.must(reserve(key1, "b")); res.Outcome != OutcomeReplayed || res.Record != r {
+		if res := g.must(reserve(key1, "b")); res.Outcome != OutcomeReplayed || !cmp.Equal(res.Record, r) {
 			t.Fatal("the record moved")
 		}
 	}
@@ -114,7 +115,7 @@ func TestLease(t *testing.T) {
 	}
 	// Never shortened, by an extension or a resumption.
 	for _, c := range []*Command{ask(extend(key1, res.Record.Token), time.Second), ask(reserve(key1, "a"), time.Second)} {
-		if n := g.must(c); n.Record != res.Record || n.Changed || n.LeaseRemaining != 10*time.Minute {
+		if n := g.must(c); !cmp.Equal(n.Record, res.Record) || n.Changed || n.LeaseRemaining != 10*time.Minute {
 			t.Errorf("%v: %+v", c.Op, n)
 		}
 	}
@@ -234,7 +235,7 @@ func TestRecordsAreImmutable(t *testing.T) {
 	r := g.must(reserve(key1, "a")).Record
 	was := *r
 	g.must(commit(key1, r.Token, "o1"))
-	if r.Status != was.Status || r.Version != was.Version || r.hash != was.hash {
+	if !cmp.Equal(*r, was) {
 		t.Fatal("a record that was handed out has changed")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/onced/onced/fsm/fsmpb"
@@ -45,7 +46,7 @@ func TestRefusalsOfRareForms(t *testing.T) {
 	c := drop("team", "d", false)
 	c.ExpectedVersion = 9
 	g.refused("idempotency_stale_version", c)
-	if g.rec(key1) != r {
+	if !cmp.Equal(g.rec(key1), r) {
 		t.Error("touched")
 	}
 }

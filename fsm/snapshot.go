@@ -51,7 +51,9 @@ type View struct {
 	lastTick  tick
 
 	names   *btree.BTreeG[*Namespace]
-	records *btree.BTreeG[*Record]
+	records *btree.BTreeG[ref] // to be scanned only: its order looks into the machine
+	list    [][]byte           // the pages of its refs
+	spaces  []string           // the names of its records' namespaces
 	prints  *btree.BTreeG[fingerprint]
 	audit   *btree.BTreeG[auditItem]
 	nodes   []*nodeState
@@ -64,11 +66,12 @@ func (m *Machine) View() *View {
 	v := &View{
 		index: m.index, now: m.now, lastToken: m.lastToken, clusterID: m.clusterID,
 		stateHash: m.StateHash(), auditSeq: m.auditSeq,
-		names: m.names.Copy(), records: m.records.Copy(), prints: m.prints.Copy(),
+		names: m.names.Copy(), records: m.store.records.Copy(), prints: m.prints.Copy(),
 		audit: m.audit.Copy(), nodes: m.nodes,
+		list: m.store.freeze(), spaces: m.store.names,
 	}
 	if mutant == "nocopy" {
-		v.records = m.records
+		v.records = m.store.records
 	}
 	v.lastTick.index, v.lastTick.hash = m.LastTick()
 	return v

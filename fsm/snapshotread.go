@@ -3,6 +3,7 @@ package fsm
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -134,9 +135,7 @@ type restorer struct {
 	counts [frameTrailer]uint64
 
 	rec    fsmpb.Record
-	dues   []deadline
-	leases []deadline
-	lapses []deadline
+	orders [3][]placed // of the store, in key order
 }
 
 func (x *restorer) frame(kind frameKind, payload []byte) error {
@@ -214,30 +213,39 @@ func (x *restorer) readRecord(payload []byte) error {
 	m := x.m
 	r := recordFromProto(&x.rec)
 	sp, ok := m.spaces[r.Namespace]
-	last, any := m.records.Max()
+	last, any := m.store.records.Max()
 	switch {
 	case !ok:
 		return damaged("record without a namespace")
-	case any && !byKey(last, r):
-		return damaged("records out of order")
 	case r.Status < Pending || r.Status > Cancelled:
 		return damaged("record of unknown status %d", r.Status)
 	}
-	r.Namespace = sp.ns.Name // one text for all of them
-	m.scratch = appendRecord(m.scratch[:0], r)
-	r.hash = hashOf(m.scratch)
-	m.sum += r.hash
-	m.records.Load(r)
+	now := m.store.write(sp.number, r)
+	if any && !m.store.byKey(last, now) {
+		return damaged("records out of order")
+	}
+	m.sum += m.hashRecord(r)
+	m.store.records.Load(now)
 	sp.add(r, 1)
-	add := func(list *[]deadline, at func(*Record) (Time, bool)) {
-		if t, ok := at(r); ok {
-			*list = append(*list, deadline{t, r})
+	for i, o := range m.store.orders() {
+		p := placed{nth: x.counts[frameRecord], ref: now}
+		if i > 0 { // all but dues begin with the namespace
+			p.space = sp.number
+		}
+		if b := m.store.at(now); o.holds(b) {
+			p.at = o.time(b)
+			x.orders[i] = append(x.orders[i], p)
 		}
 	}
-	add(&x.dues, dueOf)
-	add(&x.leases, leaseOf)
-	add(&x.lapses, lapseOf)
 	return nil
+}
+
+// placed is a record's place in an order over time.
+type placed struct {
+	space uint32 // numbers rise with names in a machine that is being restored
+	at    Time
+	nth   uint64 // in key order, by which the same times are told apart
+	ref   ref
 }
 
 func (x *restorer) readFingerprint(payload []byte) error {
@@ -271,26 +279,12 @@ func (x *restorer) finish() (*Machine, error) {
 	if x.header == nil {
 		return nil, damaged("no header")
 	}
-	for _, index := range []struct {
-		list []deadline
-		less func(a, b deadline) bool
-		load func(deadline) (deadline, bool)
-	}{
-		{x.dues, byTime, m.dues.Load},
-		{x.leases, bySpace, m.leases.Load},
-		{x.lapses, bySpace, m.lapses.Load},
-	} {
-		slices.SortFunc(index.list, func(a, b deadline) int {
-			switch {
-			case index.less(a, b):
-				return -1
-			case index.less(b, a):
-				return 1
-			}
-			return 0
+	for i, o := range m.store.orders() {
+		slices.SortFunc(x.orders[i], func(a, b placed) int {
+			return cmp.Or(cmp.Compare(a.space, b.space), cmp.Compare(a.at, b.at), cmp.Compare(a.nth, b.nth))
 		})
-		for _, d := range index.list {
-			index.load(d)
+		for _, p := range x.orders[i] {
+			o.tree.Load(p.ref)
 		}
 	}
 	m.names.Scan(func(ns *Namespace) bool {

@@ -33,20 +33,22 @@ func (v *View) WriteTo(w io.Writer) (int64, error) {
 		f.frame(frameNode, &fsmpb.NodeState{Node: n.node, ReplaySequence: n.replaySequence})
 	}
 	var rec fsmpb.Record
-	v.records.Scan(func(r *Record) bool {
-		if mutant == "maporder" {
-			return true
-		}
-		recordToProto(&rec, r)
+	record := func(x ref) bool {
+		b := packed(v.list[x.page()][x.offset():])
+		number, _, _ := b.id()
+		var r Record
+		unpack(&r, b, v.spaces[number])
+		recordToProto(&rec, &r)
 		return f.frame(frameRecord, &rec)
-	})
+	}
 	if mutant == "maporder" {
-		byKey := map[string]*Record{}
-		v.records.Scan(func(r *Record) bool { byKey[r.Namespace+"/"+r.Key] = r; return true })
-		for _, r := range byKey {
-			recordToProto(&rec, r)
-			f.frame(frameRecord, &rec)
+		list := map[ref]bool{}
+		v.records.Scan(func(x ref) bool { list[x] = true; return true })
+		for x := range list {
+			record(x)
 		}
+	} else {
+		v.records.Scan(record)
 	}
 	v.prints.Scan(func(p fingerprint) bool {
 		return f.frame(frameFingerprint, &fsmpb.FingerprintPointer{Namespace: p.namespace, Fingerprint: p.text, Key: p.key})

@@ -4,6 +4,7 @@ package fsm
 // Namespace in it, it changes in place and never leaves the machine.
 type space struct {
 	ns      *Namespace
+	number  uint32 // in packed records of this machine; another one after a restore
 	records int64
 	bytes   int64
 	count   [6]int64 // by stored status

@@ -39,33 +39,32 @@ func (m *Machine) Stats(now Time) map[string]NamespaceStats {
 			Released:  sp.count[Released], Cancelled: sp.count[Cancelled],
 			Expired: sp.dropped[Committed] + sp.dropped[Failed],
 		}
-		st.Uncertain = int64(countUntil(m.leases, name, now))
+		st.Uncertain = int64(m.store.countUntil(m.store.leases, packed.at, name, now))
 		st.Pending = sp.count[Pending] - st.Uncertain
 		if st.Uncertain > 0 {
-			m.leases.Ascend(deadline{0, &Record{Namespace: name}}, func(d deadline) bool {
-				st.OldestUncertain = d.at
-				return false
-			})
+			first, _ := m.store.seek(m.store.leases, 0, sp.number, "", false)
+			st.OldestUncertain = m.store.at(first).at()
 		}
 		out[name] = st
 	}
 	visited := 0
-	m.dues.Scan(func(d deadline) bool {
-		if now < d.at || visited == maxVisited {
+	m.store.dues.Scan(func(x ref) bool {
+		b := m.store.at(x)
+		if now < b.at() || visited == maxVisited {
 			return false
 		}
 		visited++
-		st, live := out[d.rec.Namespace]
-		if live && !d.rec.Dropped {
-			switch d.rec.Status {
-			case Committed:
+		number, _, _ := b.id()
+		name := m.store.names[number]
+		st, live := out[name]
+		if live && b.lifetime() == usual {
+			if b.status() == Committed {
 				st.Committed--
-				st.Expired++
-			case Failed:
+			} else {
 				st.Failed--
-				st.Expired++
 			}
-			out[d.rec.Namespace] = st
+			st.Expired++
+			out[name] = st
 		}
 		return true
 	})
@@ -80,12 +79,18 @@ func rank[T any](t *btree.BTreeG[T], in func(T) bool) int {
 	})
 }
 
-// countUntil counts the items of ns at or before now in an index that is
-// ordered by namespace.
-func countUntil(t *btree.BTreeG[deadline], ns string, now Time) int {
-	before := rank(t, func(d deadline) bool { return d.rec.Namespace < ns })
-	until := rank(t, func(d deadline) bool {
-		return d.rec.Namespace < ns || d.rec.Namespace == ns && d.at <= now
+// countUntil counts the items of ns at or before now in an order that begins
+// with the namespace.
+func (s *store) countUntil(t *btree.BTreeG[ref], at func(packed) Time, ns string, now Time) int {
+	name := func(b packed) string {
+		number, _, _ := b.id()
+		return s.names[number]
+	}
+	before := rank(t, func(x ref) bool { return name(s.at(x)) < ns })
+	until := rank(t, func(x ref) bool {
+		b := s.at(x)
+		n := name(b)
+		return n < ns || n == ns && at(b) <= now
 	})
 	return until - before
 }

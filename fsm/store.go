@@ -1,129 +1,152 @@
 package fsm
 
-// deadline is a record in an index over time. It holds the record itself, so
-// every change of the record renews it.
-type deadline struct {
-	at  Time
-	rec *Record
+import "github.com/tidwall/btree"
+
+// store keeps the records, packed, and the orders they are found in. Its trees
+// compare what the refs in them point to; a record that changes is written
+// anew, and every tree that holds it is given the new ref.
+type store struct {
+	*pages
+	names   []string           // of namespaces, by number; only ever appended to
+	records *btree.BTreeG[ref] // by (namespace, key)
+	dues    *btree.BTreeG[ref] // settled, released, cancelled by (due, namespace, key)
+	leases  *btree.BTreeG[ref] // pending by (namespace, lease end, key)
+	lapses  *btree.BTreeG[ref] // pending under rerun by (namespace, removal, key)
+	packing []byte
 }
 
-func byKey(a, b *Record) bool {
-	if a.Namespace != b.Namespace {
-		return a.Namespace < b.Namespace
-	}
-	return a.Key < b.Key
+func newStore() *store {
+	s := &store{pages: newPages()}
+	s.records = newTree(s.byKey)
+	s.dues = newTree(s.byTime)
+	s.leases = newTree(func(a, b ref) bool { return s.bySpace(a, b, packed.at) })
+	s.lapses = newTree(func(a, b ref) bool { return s.bySpace(a, b, packed.lapse) })
+	return s
 }
 
-func byTime(a, b deadline) bool {
-	if a.at != b.at {
-		return a.at < b.at
+func (s *store) byKey(a, b ref) bool {
+	spaceA, keyA, _ := s.at(a).id()
+	spaceB, keyB, _ := s.at(b).id()
+	if spaceA != spaceB {
+		return s.names[spaceA] < s.names[spaceB]
 	}
-	return byKey(a.rec, b.rec)
+	return string(keyA) < string(keyB)
 }
 
-func bySpace(a, b deadline) bool {
-	switch {
-	case a.rec.Namespace != b.rec.Namespace:
-		return a.rec.Namespace < b.rec.Namespace
-	case a.at != b.at:
-		return a.at < b.at
+func (s *store) byTime(a, b ref) bool {
+	if atA, atB := s.at(a).at(), s.at(b).at(); atA != atB {
+		return atA < atB
 	}
-	return a.rec.Key < b.rec.Key
+	return s.byKey(a, b)
 }
 
-// get finds a record whatever the state of its namespace; nil when absent.
-func (m *Machine) get(ns, key string) *Record {
-	probe := m.probes.Get().(*Record)
-	probe.Namespace, probe.Key = ns, key
-	r, _ := m.records.Get(probe)
-	if mutant == "nospaces" && r == nil {
-		m.records.Scan(func(x *Record) bool {
-			if x.Key == key {
-				r = x
-			}
-			return r == nil
-		})
+func (s *store) bySpace(a, b ref, at func(packed) Time) bool {
+	packedA, packedB := s.at(a), s.at(b)
+	spaceA, keyA, _ := packedA.id()
+	spaceB, keyB, _ := packedB.id()
+	if spaceA != spaceB {
+		return s.names[spaceA] < s.names[spaceB]
 	}
-	probe.Namespace, probe.Key = "", ""
-	m.probes.Put(probe)
-	return r
+	if atA, atB := at(packedA), at(packedB); atA != atB {
+		return atA < atB
+	}
+	return string(keyA) < string(keyB)
 }
 
-// put stores r in the place of old, which is nil for a key that was absent,
-// and keeps indexes, counts and hash in step.
-func (m *Machine) put(sp *space, old, r *Record) {
-	m.scratch = appendRecord(m.scratch[:0], r)
-	r.hash = hashOf(m.scratch)
-	m.sum += r.hash
-	m.records.Set(r)
-	sp.add(r, 1)
-	if old != nil {
-		m.sum -= old.hash
-		sp.add(old, -1)
-	}
-	m.reindex(old, r)
+// record unpacks the one at r.
+func (s *store) record(r ref) *Record {
+	b := s.at(r)
+	space, _, _ := b.id()
+	rec := new(Record)
+	unpack(rec, b, s.names[space])
+	return rec
 }
 
-// remove takes r out, and the pointer of its fingerprint with it.
-func (m *Machine) remove(sp *space, r *Record) {
-	m.sum -= r.hash
-	m.records.Delete(r)
-	sp.add(r, -1)
-	m.reindex(r, nil)
-	if r.Fingerprint != "" {
-		m.dropFingerprint(r)
-	}
+// write keeps r and gives where.
+func (s *store) write(space uint32, r *Record) ref {
+	s.packing = pack(s.packing[:0], r, space)
+	return s.add(packed(s.packing).lifetime(), s.packing)
 }
 
-// reindex moves a record in the three indexes over time.
-func (m *Machine) reindex(old, r *Record) {
-	type tree interface {
-		Set(deadline) (deadline, bool)
-		Delete(deadline) (deadline, bool)
-	}
-	move := func(t tree, at func(*Record) (Time, bool)) {
-		var was, is Time
-		var had, has bool
-		if old != nil {
-			was, had = at(old)
-		}
-		if r != nil {
-			is, has = at(r)
-		}
-		if had && (!has || was != is) {
-			t.Delete(deadline{was, old})
+// put stores r in the place of the record of its key, if there is one.
+func (s *store) put(space uint32, r *Record) {
+	now := s.write(space, r)
+	was, replaced := s.records.Set(now)
+	for _, o := range s.orders() {
+		had := replaced && o.holds(s.at(was))
+		has := o.holds(s.at(now))
+		// Where it keeps its place, Set replaces it.
+		if had && (!has || o.time(s.at(was)) != o.time(s.at(now))) {
+			o.tree.Delete(was)
 		}
 		if has {
-			t.Set(deadline{is, r})
+			o.tree.Set(now)
 		}
 	}
-	move(m.dues, dueOf)
-	move(m.leases, leaseOf)
-	move(m.lapses, lapseOf)
-}
-
-// dueOf is when a sweep next has something to do to a record that is not
-// pending.
-func dueOf(r *Record) (Time, bool) {
-	switch {
-	case r.Status == Pending:
-		return 0, false
-	case r.Settled() && !r.Dropped:
-		return min(r.ExpiresAt, r.RetainedUntil), true
+	if replaced {
+		s.free(was)
+		s.tidy()
 	}
-	return r.RetainedUntil, true
 }
 
-func leaseOf(r *Record) (Time, bool) {
-	return r.LeaseExpiresAt, r.Status == Pending
-}
-
-// lapseOf is when a pending claim made under onLeaseExpiry rerun is removed,
-// should its namespace still say rerun then. Any other pending claim is never
-// removed.
-func lapseOf(r *Record) (Time, bool) {
-	if r.Status != Pending || !r.RerunOnLeaseExpiry && mutant != "sweepuncertain" {
-		return 0, false
+// delete takes out the record that r has the key of.
+func (s *store) delete(space uint32, key string) {
+	r, ok := s.seek(s.records, 0, space, key, true)
+	if !ok {
+		return
 	}
-	return r.LeaseExpiresAt.Add(r.TTL + r.Retention), true
+	s.records.Delete(r)
+	for _, o := range s.orders() {
+		if o.holds(s.at(r)) {
+			o.tree.Delete(r)
+		}
+	}
+	s.free(r)
+	s.tidy()
+}
+
+// tidy moves what is live out of the pages with the most dead bytes, until no
+// more than a quarter of the memory is dead.
+func (s *store) tidy() {
+	for no, ok := s.worst(); ok; no, ok = s.worst() {
+		s.shut(no) // nothing is moved into it
+		s.each(no, func(r ref, b []byte) {
+			if is, ok := s.records.Get(r); !ok || is != r {
+				return
+			}
+			moved := s.add(packed(b).lifetime(), b)
+			s.records.Set(moved)
+			for _, o := range s.orders() {
+				if o.holds(b) {
+					o.tree.Set(moved)
+				}
+			}
+		})
+		s.drop(no)
+	}
+}
+
+// order is one of the orders over time, and which records are in it.
+type order struct {
+	tree  *btree.BTreeG[ref]
+	time  func(packed) Time
+	holds func(packed) bool
+}
+
+func (s *store) orders() [3]order {
+	return [...]order{
+		{s.dues, packed.at, packed.isDue},
+		{s.leases, packed.at, packed.isPending},
+		{s.lapses, packed.lapse, packed.mayLapse},
+	}
+}
+
+func (b packed) isPending() bool { return b.status() == Pending }
+
+func (b packed) isDue() bool { return b.status() != Pending }
+
+// mayLapse tells whether b is a pending claim made under onLeaseExpiry rerun.
+// Any other pending claim is never removed.
+func (b packed) mayLapse() bool {
+	return b.isPending() && (b.flags()&flagRerunOnLeaseExpiry != 0 || mutant == "sweepuncertain")
 }

@@ -25,11 +25,11 @@ func (m *Machine) drain(left int, res *Result) int {
 	for left > 0 && len(m.draining) > 0 {
 		sp := m.draining[0]
 		var batch []*Record
-		m.records.Ascend(&Record{Namespace: sp.ns.Name}, func(r *Record) bool {
-			if r.Namespace != sp.ns.Name || len(batch) == left {
+		m.store.ascend(m.store.records, 0, sp.number, "", func(x ref) bool {
+			if space, _, _ := m.store.at(x).id(); space != sp.number || len(batch) == left {
 				return false
 			}
-			batch = append(batch, r)
+			batch = append(batch, m.store.record(x))
 			return true
 		})
 		for _, r := range batch {
@@ -47,11 +47,11 @@ func (m *Machine) drain(left int, res *Result) int {
 func (m *Machine) sweepDue(left int, res *Result) int {
 	var raised []*space
 	for ; left > 0; left-- {
-		first, ok := m.dues.Min()
-		if !ok || m.now < first.at {
+		first, ok := m.store.dues.Min()
+		if !ok || m.now < m.store.at(first).at() {
 			break
 		}
-		r := first.rec
+		r := m.store.record(first)
 		sp := m.spaces[r.Namespace]
 		if r.Settled() && !r.Dropped && m.now < r.RetainedUntil && mutant != "notombstone" {
 			n := *r
@@ -79,12 +79,13 @@ func (m *Machine) sweepDue(left int, res *Result) int {
 
 func (m *Machine) sweepLapsed(left int, res *Result) {
 	var batch []*Record
-	m.lapsing(func(sp *space) bool {
-		m.lapses.Ascend(deadline{0, &Record{Namespace: sp.ns.Name}}, func(d deadline) bool {
-			if d.rec.Namespace != sp.ns.Name || m.now < d.at || len(batch) == left {
+	m.lapsing(func(sp *space, first ref) bool {
+		m.store.lapses.Ascend(first, func(x ref) bool {
+			b := m.store.at(x)
+			if space, _, _ := b.id(); space != sp.number || m.now < b.lapse() || len(batch) == left {
 				return false
 			}
-			batch = append(batch, d.rec)
+			batch = append(batch, m.store.record(x))
 			return true
 		})
 		return len(batch) < left
@@ -97,12 +98,12 @@ func (m *Machine) sweepLapsed(left int, res *Result) {
 
 // remainingDue counts what the next sweep would find now.
 func (m *Machine) remainingDue() int {
-	n := rank(m.dues, func(d deadline) bool { return d.at <= m.now })
+	n := rank(m.store.dues, func(x ref) bool { return m.store.at(x).at() <= m.now })
 	for _, sp := range m.draining {
 		n += int(sp.records)
 	}
-	m.lapsing(func(sp *space) bool {
-		n += countUntil(m.lapses, sp.ns.Name, m.now)
+	m.lapsing(func(sp *space, _ ref) bool {
+		n += m.store.countUntil(m.store.lapses, packed.lapse, sp.ns.Name, m.now)
 		return true
 	})
 	return n

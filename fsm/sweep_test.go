@@ -48,7 +48,7 @@ func TestB58_B60_SweepIsBoundedAndComplete(t *testing.T) {
 	if st := g.m.Stats(g.now)["default"]; st != (NamespaceStats{}) {
 		t.Fatalf("%+v", st)
 	}
-	if _, ok := g.m.NextDue(); ok || g.m.dues.Len()+g.m.leases.Len()+g.m.lapses.Len() != 0 {
+	if _, ok := g.m.NextDue(); ok || g.m.store.dues.Len()+g.m.store.leases.Len()+g.m.store.lapses.Len() != 0 {
 		t.Fatal("indexes are not empty")
 	}
 	audit(t, g.m)
