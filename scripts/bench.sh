@@ -5,36 +5,74 @@ set -eu
 
 usage() {
 	cat <<'USAGE'
-usage: bench.sh gateway [-- ARGUMENTS]
+usage: bench.sh COMMAND [ARGUMENTS]
 
+  peers     onced beside etcd, Redis and PostgreSQL, each asked in turn, and the
+            ratios against the project's targets. A full run takes about 13
+            minutes on a quiet machine and writes the tables of
+            docs/BENCHMARKS.md; only if it measures all systems. Needs etcd,
+            redis-server and postgresql (Debian: apt-get install etcd-server
+            redis-server postgresql). Arguments:
+            --quick          one round of short measurements, nothing written
+            --rounds N (5)   --for LENGTH (3s)   --warmup LENGTH (1s)
+            --systems LIST   onced,etcd,redis,postgres
+            --onced-args S   more arguments for each node of onced
+            --document FILE  where the tables go; "" for nowhere
+            -o FILE          the raw figures as JSON (default: a new file in
+                             TMPDIR, named at the end)
+  floor     the machine's own limits: a synced write, a commit of bbolt, an echo
+            over net/http. Arguments: --rounds N (3), --for LENGTH (1s)
   gateway   what the reverse proxy adds to an upstream: three nodes with disks,
             one gateway and the bare upstream, asked in turn. Arguments:
             -rounds N (default 5), -per N requests a round (300), -clients N (1)
+
+All data goes to TMPDIR (default /tmp), which must be on a disk.
 USAGE
 }
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
-case ${1:-} in
-gateway) shift ;;
+command=${1:-}
+case $command in
+peers | floor | gateway) shift ;;
 *)
-	usage
+	usage >&2
 	exit 2
 	;;
 esac
 [ "${1:-}" != -- ] || shift
 
-CLUSTER_DIR=$(mktemp -d)
-CLUSTER_BIN=$CLUSTER_DIR/onced
-CLUSTER_PORT=${CLUSTER_PORT:-14647}
-export CLUSTER_DIR CLUSTER_BIN CLUSTER_PORT
+work=$(mktemp -d)
 end() {
-	scripts/cluster.sh stop >/dev/null 2>&1 || true
-	rm -rf "$CLUSTER_DIR"
+	[ "$command" != gateway ] || scripts/cluster.sh stop >/dev/null 2>&1 || true
+	rm -rf "$work"
 }
 trap end EXIT
 trap 'exit 130' INT TERM
-go build -o "$CLUSTER_BIN" ./cmd/onced
-go build -o "$CLUSTER_DIR/gatewaybench" ./scripts/gatewaybench
-scripts/cluster.sh start >/dev/null
-"$CLUSTER_DIR/gatewaybench" -onced "$CLUSTER_BIN" -endpoints "$(scripts/cluster.sh endpoints | paste -sd, -)" "$@"
+
+gateway() {
+	CLUSTER_DIR=$work
+	CLUSTER_BIN=$work/onced
+	CLUSTER_PORT=${CLUSTER_PORT:-14647}
+	export CLUSTER_DIR CLUSTER_BIN CLUSTER_PORT
+	go build -o "$CLUSTER_BIN" ./cmd/onced
+	go build -o "$work/gatewaybench" ./scripts/gatewaybench
+	scripts/cluster.sh start >/dev/null
+	"$work/gatewaybench" -onced "$CLUSTER_BIN" -endpoints "$(scripts/cluster.sh endpoints | paste -sd, -)" "$@"
+}
+
+peers() {
+	local commit
+	commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+	if [ -n "$(git status --porcelain -- '*.go' go.mod 2>/dev/null)" ]; then commit="$commit and changes"; fi
+	go build -o "$work/onced" ./cmd/onced
+	"$work/benchpeers" peers --onced "$work/onced" --commit "$commit" --document docs/BENCHMARKS.md "$@"
+}
+
+# The peers' clients are in a module of their own.
+[ "$command" = gateway ] || (cd scripts/benchpeers && go build -o "$work/benchpeers" .)
+case $command in
+peers) peers "$@" ;;
+floor) "$work/benchpeers" floor "$@" ;;
+gateway) gateway "$@" ;;
+esac
