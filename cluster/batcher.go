@@ -102,43 +102,26 @@ func ended(ctx context.Context, late error) error {
 
 // run sends batches, one at a time, until the node closes.
 func (b *batcher) run(ctx context.Context) {
-	var over *proposal // taken from the queue, too large for the last batch
+	var batch []*proposal // its room is used again: nobody keeps a batch
 	for ctx.Err() == nil {
-		var batch []*proposal
-		batch, over = b.collect(ctx, over)
-		if len(batch) > 0 {
+		if batch = b.queue.wait(ctx, batch[:0], b.most, maxEntryBytes); len(batch) > 0 {
 			answer(batch, b.send(ctx, batch))
+			clear(batch)
 		}
 	}
 }
 
-// collect waits for a proposal, or begins with first, and takes with it what
-// waits behind, up to the bounds of a batch. A proposal is never split; one
-// that does not fit is given back to begin the next batch with.
-func (b *batcher) collect(ctx context.Context, first *proposal) (batch []*proposal, over *proposal) {
-	if first == nil {
-		if first = b.queue.wait(ctx); first == nil {
-			return nil, nil
-		}
+// take marks p as part of a batch; false: its caller does not wait for it, or
+// is told that it is too late.
+func (p *proposal) take() bool {
+	if !p.state.CompareAndSwap(proposalWaiting, proposalTaken) {
+		return false
 	}
-	commands, bytes := 0, 0
-	for p := first; ; {
-		if len(batch) > 0 && (commands+len(p.cmds) > b.most || bytes+p.bytes > maxEntryBytes) {
-			return batch, p
-		}
-		if p.state.CompareAndSwap(proposalWaiting, proposalTaken) {
-			if p.ctx.Err() != nil {
-				p.done <- outcome{fate: refused, err: errLate}
-			} else {
-				batch = append(batch, p)
-				commands += len(p.cmds)
-				bytes += p.bytes
-			}
-		}
-		if p = b.queue.pop(); p == nil {
-			return batch, nil
-		}
+	if p.ctx.Err() != nil {
+		p.done <- outcome{fate: refused, err: errLate}
+		return false
 	}
+	return true
 }
 
 // answer gives every proposal of a batch its part of the outcome.
@@ -157,7 +140,12 @@ func answer(batch []*proposal, o outcome) {
 }
 
 // commandsOf gives the commands of a batch in order.
-func commandsOf(batch []*proposal) (cmds []*fsm.Command) {
+func commandsOf(batch []*proposal) []*fsm.Command {
+	size := 0
+	for _, p := range batch {
+		size += len(p.cmds)
+	}
+	cmds := make([]*fsm.Command, 0, size)
 	for _, p := range batch {
 		cmds = append(cmds, p.cmds...)
 	}

@@ -57,13 +57,21 @@ func (n *Node) localAnswer(cmds []*fsm.Command) (d *fsm.Decision) {
 	if len(cmds) == 0 || n.isHalted() {
 		return nil
 	}
+	for _, c := range cmds {
+		if c.Op != fsmpb.Op_OP_RESERVE {
+			return nil
+		}
+	}
 	n.fsm.read(func(m *fsm.Machine) {
 		now := n.clock.estimate(m.Now())
-		results := make([]fsm.Result, 0, len(cmds))
+		var results []fsm.Result
 		for _, c := range cmds {
 			r, ok := m.Replay(c, now)
 			if !ok {
 				return
+			}
+			if results == nil {
+				results = make([]fsm.Result, 0, len(cmds))
 			}
 			results = append(results, r)
 		}
@@ -104,6 +112,9 @@ func (n *Node) decideAll(ctx context.Context, cmds []*fsm.Command) (*fsm.Decisio
 // entryPrefix gives how many of the commands fit into one entry: all, or as
 // many as its bytes allow, at least one.
 func entryPrefix(cmds []*fsm.Command) int {
+	if len(cmds) == 1 {
+		return 1
+	}
 	bytes := 0
 	for i, c := range cmds {
 		bytes += proto.Size(c) + 4
