@@ -30,7 +30,7 @@ func main() {
 	quick := flag.Bool("quick", false, "a try of under two minutes, with sizes of 10,000 and 100,000")
 	onced := flag.String("onced", "", "the binary (default: built from this project)")
 	out := flag.String("o", "", "write the table to this file, not to standard output")
-	document := flag.String("document", "", "put the table into this document, in the place of its block `scale`")
+	document := flag.String("document", "", "put the table of a whole run into this document, in the place of its block; not with -quick, -only or -o")
 	only := flag.String("only", "", "only these parts, comma-separated: "+strings.Join(partNames(), ", "))
 	flag.Parse()
 	if *quick {
@@ -38,6 +38,9 @@ func main() {
 		if !given("records") {
 			*records = "10000,100000"
 		}
+	}
+	if *quick || *only != "" || *out != "" {
+		*document = ""
 	}
 	if err := p.set(*records, *nodes, *only, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "benchscale:", err)
@@ -91,13 +94,13 @@ func run(ctx context.Context, p plan, onced, out, document string) (err error) {
 		return err
 	}
 	table := r.table.markdown(r.setting())
-	switch {
-	case document != "":
-		return writeDocument(document, table)
-	case out != "":
+	if out != "" {
 		return os.WriteFile(out, []byte(block(blockName, table)+"\n"), 0o644)
 	}
 	fmt.Println(block(blockName, table))
+	if document != "" {
+		return writeDocument(document, table)
+	}
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -151,9 +152,27 @@ func (r *runner) say(format string, args ...any) {
 
 // setting is the paragraph above the table.
 func (r *runner) setting() string {
-	return fmt.Sprintf("Measured %s, in %s: %d cores, %s, load generator and all nodes on this one machine, %s, fsync on, default settings "+
+	return fmt.Sprintf("Measured %s at %s, in %s: %d cores, %s, load generator and all nodes on this one machine, %s, fsync on, default settings "+
 		"unless a line says otherwise, but for a GOMEMLIMIT of 512 MiB and 900 bytes a record for each node; key 40 bytes, response 64. W1 is reserve and commit, W2 the reserve of a committed key. Medians of %d.",
-		r.began.UTC().Format(time.DateOnly), time.Since(r.began).Round(time.Second), runtime.NumCPU(), processor(), r.fileSystem, r.rounds)
+		r.began.UTC().Format(time.DateOnly), revision(), time.Since(r.began).Round(time.Second), runtime.NumCPU(), processor(), r.fileSystem, r.rounds)
+}
+
+// revision is the commit that this program was built from.
+func revision() string {
+	commit, changes := "an unknown commit", ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				commit = s.Value[:min(12, len(s.Value))]
+			case "vcs.modified":
+				if s.Value == "true" {
+					changes = " and changes"
+				}
+			}
+		}
+	}
+	return commit + changes
 }
 
 func processor() string {
