@@ -35,9 +35,11 @@ import (
 //   - What remains was cut off. It is overwritten with zeros, so that the library
 //     never sees any.
 //
-// Not noticed is the loss of the last append before a crash, in whole or with a
-// sector of zeros or a length that leads into such, when less than markEvery had
-// passed since. bbolt, which syncs every commit twice, notices that too.
+// What is not noticed: zeros in the place of what was appended in the last second
+// (markEvery) before a crash, from some append on to the end; and a flipped length
+// in the last append that leads into the zeros behind it. A disk that loses what
+// it said it had synced takes that away from bbolt unnoticed as well; damage that
+// comes later bbolt notices.
 
 const (
 	walHeaderLen, walFrameLen = 32, 8
@@ -302,7 +304,7 @@ func cutOff(b []byte, at int, info types.SegmentInfo) bool {
 		p = walHeaderLen
 	}
 	for {
-		if p >= len(b) || unwritten(p) {
+		if p+walFrameLen > len(b) || unwritten(p) {
 			return true // only the append that fills a segment makes its file grow
 		}
 		kind, end := walFrame(b, p)

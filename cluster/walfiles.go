@@ -79,12 +79,15 @@ func (f walFile) Sync() error {
 	return nil
 }
 
-// walFiler is the library's own, mended in two places.
+// walFiler is the library's own, mended.
 type walFiler struct {
 	*segment.Filer
 	// created is told of a segment file that is durably there, before anything
 	// is written into it.
 	created func(id uint64) error
+	// full is told of a segment that is full, before the append that filled it
+	// is answered.
+	full func()
 }
 
 // Create implements types.SegmentFiler.
@@ -96,7 +99,30 @@ func (f walFiler) Create(info types.SegmentInfo) (types.SegmentWriter, error) {
 	if err := f.created(info.ID); err != nil {
 		return nil, errors.Join(err, w.Close(), f.Delete(info.BaseIndex, info.ID))
 	}
-	return w, nil
+	return walWriter{w, f.full}, nil
+}
+
+// RecoverTail implements types.SegmentFiler.
+func (f walFiler) RecoverTail(info types.SegmentInfo) (types.SegmentWriter, error) {
+	w, err := f.Filer.RecoverTail(info)
+	if err != nil {
+		return nil, err
+	}
+	return walWriter{w, f.full}, nil
+}
+
+type walWriter struct {
+	types.SegmentWriter
+	full func()
+}
+
+// Sealed implements types.SegmentWriter. The library asks after each append.
+func (w walWriter) Sealed() (bool, uint64, error) {
+	sealed, index, err := w.SegmentWriter.Sealed()
+	if sealed && err == nil {
+		w.full()
+	}
+	return sealed, index, err
 }
 
 // Open implements types.SegmentFiler. A segment that a deleted suffix cut short
@@ -105,7 +131,7 @@ func (f walFiler) Create(info types.SegmentInfo) (types.SegmentWriter, error) {
 // by walking it once.
 func (f walFiler) Open(info types.SegmentInfo) (types.SegmentReader, error) {
 	if info.IndexStart == 0 {
-		return f.RecoverTail(info)
+		return f.Filer.RecoverTail(info)
 	}
 	return f.Filer.Open(info)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-json-experiment/json"
 	"github.com/hashicorp/raft-wal/types"
@@ -20,6 +21,10 @@ const (
 // vote, and not in the library's own wal-meta.db, which has none.
 type walMeta struct {
 	stable *stableStore
+
+	// turning counts the segments that are full and have no successor yet.
+	turning sync.WaitGroup
+	pending atomic.Bool // turning is 1
 
 	markMu sync.Mutex // guards mark and the order in which it is written
 	mark   walMark
@@ -92,8 +97,24 @@ func (m *walMeta) Load(string) (types.PersistentState, error) {
 	return state, err
 }
 
+// full is told of a segment that is full; the library makes its successor on
+// another goroutine, and begins with CommitState.
+func (m *walMeta) full() {
+	if !m.pending.Swap(true) {
+		m.turning.Add(1)
+	}
+}
+
+// awaitTurn waits until the library has begun with the successor of a full
+// segment; from then on its own lock keeps others waiting. It does not itself:
+// a deletion that comes in between gets the wrong segment closed.
+func (m *walMeta) awaitTurn() { m.turning.Wait() }
+
 // CommitState implements types.MetaStore.
 func (m *walMeta) CommitState(state types.PersistentState) error {
+	if m.pending.Swap(false) {
+		defer m.turning.Done()
+	}
 	b, err := json.Marshal(state)
 	if err != nil {
 		return err

@@ -70,8 +70,9 @@ func (s *walStore) open() (*wal.WAL, []indexRange, error) {
 		return nil, nil, err
 	}
 	created := func(id uint64) error { return s.meta.setMark(func(m *walMark) { m.Created = id }) }
+	filer := walFiler{segment.NewFiler(s.cfg.dir, s.cfg.files), created, s.meta.full}
 	log, err := wal.Open(s.cfg.dir, wal.WithLogger(s.cfg.logger), wal.WithSegmentSize(s.cfg.size),
-		wal.WithMetaStore(s.meta), wal.WithSegmentFiler(walFiler{segment.NewFiler(s.cfg.dir, s.cfg.files), created}))
+		wal.WithMetaStore(s.meta), wal.WithSegmentFiler(filer))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -80,7 +81,7 @@ func (s *walStore) open() (*wal.WAL, []indexRange, error) {
 		last = ranges[0].last
 	}
 	if got, err := log.LastIndex(); err != nil || got != last {
-		return nil, nil, errors.Join(fmt.Errorf("it was opened up to entry %d, but holds %d", got, last), err, log.Close())
+		return nil, nil, errors.Join(fmt.Errorf("its last entry is %d, and was opened as %d", last, got), err, log.Close())
 	}
 	return log, ranges, nil
 }
@@ -206,6 +207,7 @@ func (s *walStore) write(f func() error) error {
 	if s.closed.Load() {
 		return wal.ErrClosed
 	}
+	s.meta.awaitTurn()
 	if s.broken {
 		if err := s.reopen(); err != nil {
 			return err
