@@ -64,6 +64,9 @@ func (p *benchProgress) show(now bench.Progress) {
 	if p.bars == nil {
 		return
 	}
+	if since := now.Elapsed - p.last.Elapsed; p.speed == 0 && since > 0 {
+		p.speed = float64(now.Operations-p.last.Operations) / since.Seconds() // of less than a second
+	}
 	p.label.Store(p.text())
 	if p.bar == nil {
 		p.bar = p.bars.New(int64(now.Total), mpb.BarStyle(), mpb.AppendDecorators(
