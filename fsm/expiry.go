@@ -118,6 +118,6 @@ func (m *Machine) lapsing(visit func(sp *space, first ref) bool) {
 			return
 		}
 		// The first of the next namespace: nothing lapses at the end of time.
-		first, ok = m.store.seek(m.store.lapses, math.MaxInt64, number, "", false)
+		first, ok = m.store.seek(m.store.lapses, math.MaxInt64, number, "")
 	}
 }

@@ -1,8 +1,19 @@
 package fsm
 
+import "github.com/tidwall/btree"
+
 // get finds a record whatever the state of its namespace; nil when absent.
 func (m *Machine) get(sp *space, key string) *Record {
-	r, ok := m.store.seek(m.store.records, 0, sp.number, key, true)
+	return m.look(sp, key, nil)
+}
+
+// getToWrite is get for Apply alone: what is put next finds its place sooner.
+func (m *Machine) getToWrite(sp *space, key string) *Record {
+	return m.look(sp, key, &m.store.hint)
+}
+
+func (m *Machine) look(sp *space, key string, hint *btree.PathHint) *Record {
+	r, ok := m.store.find(sp.number, key, hint)
 	if mutant == "nospaces" && !ok {
 		m.store.records.Scan(func(x ref) bool {
 			_, k, _ := m.store.at(x).id()
@@ -16,22 +27,24 @@ func (m *Machine) get(sp *space, key string) *Record {
 	return m.store.record(r)
 }
 
-// put stores r in the place of old, which is nil for a key that was absent,
-// and keeps counts and hash in step.
-func (m *Machine) put(sp *space, old, r *Record) {
+// take takes the share of r out of hash and counts. What getToWrite gave is the
+// caller's alone: after take it may change it, and must put it then.
+func (m *Machine) take(sp *space, r *Record) {
+	m.sum -= m.hashRecord(r)
+	sp.add(r, -1)
+}
+
+// put stores r in the place of the record of its key, which has been taken if
+// there was one. After it nobody changes r.
+func (m *Machine) put(sp *space, r *Record) {
 	m.sum += m.hashRecord(r)
 	sp.add(r, 1)
-	if old != nil {
-		m.sum -= m.hashRecord(old)
-		sp.add(old, -1)
-	}
 	m.store.put(sp.number, r)
 }
 
 // remove takes r out, and the pointer of its fingerprint with it.
 func (m *Machine) remove(sp *space, r *Record) {
-	m.sum -= m.hashRecord(r)
-	sp.add(r, -1)
+	m.take(sp, r)
 	m.store.delete(sp.number, r.Key)
 	if r.Fingerprint != "" {
 		m.dropFingerprint(r)

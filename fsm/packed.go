@@ -36,9 +36,21 @@ func (b packed) status() Status { return Status(b.flags() & flagStatus) }
 
 // id gives the namespace's number, the key, and what comes after them.
 func (b packed) id() (space uint32, key, rest []byte) {
-	v, rest := uvarint(b[10:])
+	v, rest := uvarint(b[spaceAt:])
 	n, rest := uvarint(rest)
 	return uint32(v), rest[:n], rest[n:]
+}
+
+// spaceAt is the offset of the namespace's number.
+const spaceAt = 8 + 2
+
+// shortKey gives the key when its place is plain: the number of the namespace
+// and the length of the key are a byte each.
+func (b packed) shortKey() (key []byte, ok bool) {
+	if b[spaceAt]|b[spaceAt+1] >= 0x80 {
+		return nil, false
+	}
+	return b[spaceAt+2 : spaceAt+2+int(b[spaceAt+1])], true
 }
 
 // lapse is when a pending claim made under onLeaseExpiry rerun is removed,

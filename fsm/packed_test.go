@@ -112,6 +112,8 @@ func edgeRecord() *Record {
 	}
 	r := m.claim(sp, nil, c, c.Key, "").Record
 	m.now += 2500
-	c = &Command{OutcomeDigest: "sha256-" + strings.Repeat("0b", 32), HasResponse: true, Response: make([]byte, 64)}
-	return m.recordOutcome(sp, r, c, Committed)
+	c = &Command{Key: c.Key, OutcomeDigest: "sha256-" + strings.Repeat("0b", 32), HasResponse: true, Response: make([]byte, 64)}
+	r = m.get(sp, c.Key)
+	m.recordOutcome(sp, r, c, Committed)
+	return r
 }

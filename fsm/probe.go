@@ -22,27 +22,37 @@ type probe struct {
 	head packed
 }
 
+// find gives the record of key. hint is nil for a reader.
+func (s *store) find(space uint32, key string, hint *btree.PathHint) (ref, bool) {
+	slot, p := s.probe(0, space, key)
+	defer p.mu.Unlock()
+	return s.records.GetHint(slot, hint)
+}
+
 // seek gives the first item of t that is not before (at, space, key) in the
-// order of t, or with exact the item that is there.
-func (p *pages) seek(t *btree.BTreeG[ref], at Time, space uint32, key string, exact bool) (r ref, ok bool) {
-	slot := ref(xxhash.Sum64String(key) % probeCount)
-	probe := &p.probes[slot]
-	probe.mu.Lock()
-	defer probe.mu.Unlock()
-	probe.head = append(appendHead(probe.head[:0], at, 0, space, key), 0, 0) // ttl and retention 0
-	if exact {
-		return t.Get(probeRef | slot)
-	}
-	t.Ascend(probeRef|slot, func(x ref) bool {
+// order of t.
+func (s *store) seek(t *btree.BTreeG[ref], at Time, space uint32, key string) (r ref, ok bool) {
+	slot, p := s.probe(at, space, key)
+	defer p.mu.Unlock()
+	t.Ascend(slot, func(x ref) bool {
 		r, ok = x, true
 		return false
 	})
 	return r, ok
 }
 
+// probe gives one that says this, locked.
+func (s *store) probe(at Time, space uint32, key string) (ref, *probe) {
+	slot := ref(xxhash.Sum64String(key) % probeCount)
+	p := &s.probes[slot]
+	p.mu.Lock()
+	p.head = append(appendHead(p.head[:0], at, 0, space, key), 0, 0) // ttl and retention 0
+	return probeRef | slot, p
+}
+
 // ascend visits the items of t from (at, space, key) on, until visit says no.
-func (p *pages) ascend(t *btree.BTreeG[ref], at Time, space uint32, key string, visit func(ref) bool) {
-	if first, ok := p.seek(t, at, space, key, false); ok {
+func (s *store) ascend(t *btree.BTreeG[ref], at Time, space uint32, key string, visit func(ref) bool) {
+	if first, ok := s.seek(t, at, space, key); ok {
 		t.Ascend(first, visit)
 	}
 }

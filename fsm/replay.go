@@ -56,14 +56,14 @@ func (m *Machine) countReplay(count *fsmpb.ReplayCount) {
 	if !ok || sp.ns.Retired || count.Count == 0 {
 		return
 	}
-	r := m.get(sp, count.Key)
+	r := m.getToWrite(sp, count.Key)
 	if r == nil || r.Token != count.Token || !r.Settled() {
 		return
 	}
-	n := *r
-	n.Replays += min(count.Count, math.MaxUint64-r.Replays)
-	n.LastReplayedAt = max(r.LastReplayedAt, min(Time(count.LastUs), m.now))
-	m.put(sp, r, &n)
+	m.take(sp, r)
+	r.Replays += min(count.Count, math.MaxUint64-r.Replays)
+	r.LastReplayedAt = max(r.LastReplayedAt, min(Time(count.LastUs), m.now))
+	m.put(sp, r)
 }
 
 // ReplaySequence is the number of the last replay batch taken from a node; the

@@ -19,7 +19,7 @@ func (m *Machine) reserve(sp *space, c *Command) Result {
 	if key == "" {
 		key = m.fingerprintKey(sp, c.Fingerprint)
 	}
-	r := m.get(sp, key)
+	r := m.getToWrite(sp, key)
 	if r == nil {
 		if res, no := m.refuseBirth(sp.ns, key); no { // row 2
 			return res
@@ -102,6 +102,7 @@ func (m *Machine) claim(sp *space, old *Record, c *Command, key, ended string) R
 			return res
 		}
 	} else {
+		m.take(sp, old)
 		r.Attempt, r.Version = old.Attempt+1, old.Version+1
 		r.Previous = &PreviousAttempt{
 			Attempt: old.Attempt, Ended: ended, ClaimedAt: old.ClaimedAt,
@@ -115,7 +116,7 @@ func (m *Machine) claim(sp *space, old *Record, c *Command, key, ended string) R
 		}
 	}
 	r.Token = m.nextToken()
-	m.put(sp, old, r)
+	m.put(sp, r)
 	if c.Fingerprint != "" {
 		m.pointFingerprint(r)
 	}
@@ -125,21 +126,21 @@ func (m *Machine) claim(sp *space, old *Record, c *Command, key, ended string) R
 // resume answers the same attempt asking again: the same grant, its lease
 // renewed, never a second one.
 func (m *Machine) resume(sp *space, r *Record, c *Command) Result {
-	n, changed := m.renew(sp, r, c)
-	return Result{Outcome: OutcomeReserved, Record: n, Resumed: true, Changed: changed, LeaseRemaining: remaining(n, m.now)}
+	changed := m.renew(sp, r, c)
+	return Result{Outcome: OutcomeReserved, Record: r, Resumed: true, Changed: changed, LeaseRemaining: remaining(r, m.now)}
 }
 
 // renew counts the lease from now. It never shortens it.
-func (m *Machine) renew(sp *space, r *Record, c *Command) (*Record, bool) {
+func (m *Machine) renew(sp *space, r *Record, c *Command) bool {
 	end := m.now.Add(leaseFor(c, &sp.ns.Policy))
 	if end <= r.LeaseExpiresAt {
-		return r, false
+		return false
 	}
-	n := *r
-	n.Version++
-	n.LeaseExpiresAt = end
-	m.put(sp, r, &n)
-	return &n, true
+	m.take(sp, r)
+	r.Version++
+	r.LeaseExpiresAt = end
+	m.put(sp, r)
+	return true
 }
 
 // overQuota refuses a record that is not there yet and has no room.

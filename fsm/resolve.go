@@ -29,14 +29,13 @@ func (m *Machine) resolve(sp *space, r *Record, c *Command) Result {
 	if res, stale := staleVersion(c, r); stale {
 		return res
 	}
-	var n *Record
 	if verdict == Released {
-		n = m.free(sp, r, true)
+		m.free(sp, r, true)
 	} else {
-		n = m.recordOutcome(sp, r, c, verdict)
+		m.recordOutcome(sp, r, c, verdict)
 	}
 	m.trail(c, "resolve", verdictText(verdict))
-	return Result{Outcome: OutcomeResolved, Record: n, Changed: true}
+	return Result{Outcome: OutcomeResolved, Record: r, Changed: true}
 }
 
 func verdictText(verdict Status) string {
@@ -55,7 +54,7 @@ func sameOutcome(r *Record, c *Command) bool {
 
 // cancel makes sure that a key that may still arrive can never start.
 func (m *Machine) cancel(sp *space, c *Command) Result {
-	r := m.get(sp, c.Key)
+	r := m.getToWrite(sp, c.Key)
 	if r == nil {
 		if res, no := m.refuseBirth(sp.ns, c.Key); no {
 			return res
@@ -82,8 +81,10 @@ func (m *Machine) cancel(sp *space, c *Command) Result {
 		if res, full := overQuota(sp, n); full {
 			return res
 		}
+	} else {
+		m.take(sp, r)
 	}
-	m.put(sp, r, n)
+	m.put(sp, n)
 	m.trail(c, "cancel", "")
 	return Result{Outcome: OutcomeCancelled, Record: n, Changed: true}
 }

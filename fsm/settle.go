@@ -25,34 +25,34 @@ func (m *Machine) settle(sp *space, r *Record, c *Command, verdict Status) Resul
 	if res, stale := staleVersion(c, r); stale {
 		return res
 	}
-	return Result{Outcome: outcome, Record: m.recordOutcome(sp, r, c, verdict), Changed: true}
+	m.recordOutcome(sp, r, c, verdict)
+	return Result{Outcome: outcome, Record: r, Changed: true}
 }
 
 // recordOutcome makes r settled. Its ttl counts from now and is the claim's
 // own. A response over the limit never strands the claim: it is left out, and
 // the record says so.
-func (m *Machine) recordOutcome(sp *space, r *Record, c *Command, verdict Status) *Record {
-	n := *r
-	n.Version++
-	n.Status = verdict
-	n.NotApplied = false
-	n.SettledAt = m.now
-	n.ExpiresAt = m.now.Add(r.TTL)
+func (m *Machine) recordOutcome(sp *space, r *Record, c *Command, verdict Status) {
+	m.take(sp, r)
+	r.Version++
+	r.Status = verdict
+	r.NotApplied = false
+	r.SettledAt = m.now
+	r.ExpiresAt = m.now.Add(r.TTL)
 	if mutant == "ttlreserve" {
-		n.ExpiresAt = r.ClaimedAt.Add(r.TTL)
+		r.ExpiresAt = r.ClaimedAt.Add(r.TTL)
 	}
-	n.RetainedUntil = n.ExpiresAt.Add(r.Retention)
-	n.OutcomeDigest = c.OutcomeDigest
-	n.ErrorCode = c.ErrorCode
-	n.Redacted = c.Redacted
+	r.RetainedUntil = r.ExpiresAt.Add(r.Retention)
+	r.OutcomeDigest = c.OutcomeDigest
+	r.ErrorCode = c.ErrorCode
+	r.Redacted = c.Redacted
 	switch {
 	case c.ResponseOmitted || c.HasResponse && int64(len(c.Response)) > sp.ns.Policy.MaxResponseBytes:
-		n.ResponseOmitted = true
+		r.ResponseOmitted = true
 	case c.HasResponse:
-		n.HasResponse, n.Response = true, c.Response
+		r.HasResponse, r.Response = true, c.Response
 	}
-	m.put(sp, r, &n)
-	return &n
+	m.put(sp, r)
 }
 
 // release gives the claim back: what it was for surely did not run.
@@ -68,23 +68,22 @@ func (m *Machine) release(sp *space, r *Record, c *Command) Result {
 	if res, stale := staleVersion(c, r); stale {
 		return res
 	}
-	n := m.free(sp, r, false)
+	m.free(sp, r, false)
 	m.trail(c, "release", "attempt "+strconv.FormatUint(uint64(r.Attempt), 10))
-	return Result{Outcome: OutcomeReleased, Record: n, Changed: true}
+	return Result{Outcome: OutcomeReleased, Record: r, Changed: true}
 }
 
 // free makes r released. It is kept for its ttl, so that the attempt that gave
 // it back is known when it asks again.
-func (m *Machine) free(sp *space, r *Record, notApplied bool) *Record {
-	n := *r
-	n.Version++
-	n.Status = Released
-	n.NotApplied = notApplied
-	n.SettledAt = m.now
-	n.ExpiresAt = m.now.Add(r.TTL)
-	n.RetainedUntil = n.ExpiresAt
-	m.put(sp, r, &n)
-	return &n
+func (m *Machine) free(sp *space, r *Record, notApplied bool) {
+	m.take(sp, r)
+	r.Version++
+	r.Status = Released
+	r.NotApplied = notApplied
+	r.SettledAt = m.now
+	r.ExpiresAt = m.now.Add(r.TTL)
+	r.RetainedUntil = r.ExpiresAt
+	m.put(sp, r)
 }
 
 // extend renews the lease, past its end too, as long as nobody else has
@@ -99,8 +98,8 @@ func (m *Machine) extend(sp *space, r *Record, c *Command) Result {
 	if res, stale := staleVersion(c, r); stale {
 		return res
 	}
-	n, changed := m.renew(sp, r, c)
-	return Result{Outcome: OutcomeExtended, Record: n, Changed: changed, LeaseRemaining: remaining(n, m.now)}
+	changed := m.renew(sp, r, c)
+	return Result{Outcome: OutcomeExtended, Record: r, Changed: changed, LeaseRemaining: remaining(r, m.now)}
 }
 
 func refuseGivenBack(r *Record) Result {

@@ -42,7 +42,7 @@ func (m *Machine) Stats(now Time) map[string]NamespaceStats {
 		st.Uncertain = int64(m.store.countUntil(m.store.leases, packed.at, name, now))
 		st.Pending = sp.count[Pending] - st.Uncertain
 		if st.Uncertain > 0 {
-			first, _ := m.store.seek(m.store.leases, 0, sp.number, "", false)
+			first, _ := m.store.seek(m.store.leases, 0, sp.number, "")
 			st.OldestUncertain = m.store.at(first).at()
 		}
 		out[name] = st

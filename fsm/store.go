@@ -13,6 +13,7 @@ type store struct {
 	leases  *btree.BTreeG[ref] // pending by (namespace, lease end, key)
 	lapses  *btree.BTreeG[ref] // pending under rerun by (namespace, removal, key)
 	packing []byte
+	hint    btree.PathHint // where the last look-up of a writer ended in records
 }
 
 func newStore() *store {
@@ -25,8 +26,14 @@ func newStore() *store {
 }
 
 func (s *store) byKey(a, b ref) bool {
-	spaceA, keyA, _ := s.at(a).id()
-	spaceB, keyB, _ := s.at(b).id()
+	packedA, packedB := s.at(a), s.at(b)
+	if keyA, ok := packedA.shortKey(); ok && packedA[spaceAt] == packedB[spaceAt] {
+		if keyB, ok := packedB.shortKey(); ok {
+			return string(keyA) < string(keyB)
+		}
+	}
+	spaceA, keyA, _ := packedA.id()
+	spaceB, keyB, _ := packedB.id()
 	if spaceA != spaceB {
 		return s.names[spaceA] < s.names[spaceB]
 	}
@@ -71,7 +78,7 @@ func (s *store) write(space uint32, r *Record) ref {
 // put stores r in the place of the record of its key, if there is one.
 func (s *store) put(space uint32, r *Record) {
 	now := s.write(space, r)
-	was, replaced := s.records.Set(now)
+	was, replaced := s.records.SetHint(now, &s.hint)
 	for _, o := range s.orders() {
 		had := replaced && o.holds(s.at(was))
 		has := o.holds(s.at(now))
@@ -91,11 +98,11 @@ func (s *store) put(space uint32, r *Record) {
 
 // delete takes out the record that r has the key of.
 func (s *store) delete(space uint32, key string) {
-	r, ok := s.seek(s.records, 0, space, key, true)
+	r, ok := s.find(space, key, &s.hint)
 	if !ok {
 		return
 	}
-	s.records.Delete(r)
+	s.records.DeleteHint(r, &s.hint)
 	for _, o := range s.orders() {
 		if o.holds(s.at(r)) {
 			o.tree.Delete(r)

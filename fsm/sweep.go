@@ -54,13 +54,13 @@ func (m *Machine) sweepDue(left int, res *Result) int {
 		r := m.store.record(first)
 		sp := m.spaces[r.Namespace]
 		if r.Settled() && !r.Dropped && m.now < r.RetainedUntil && mutant != "notombstone" {
-			n := *r
+			m.take(sp, r)
 			if mutant != "sweepversion" {
-				n.Version++
+				r.Version++
 			}
-			n.Dropped = true
-			n.Response, n.HasResponse, n.Redacted = nil, false, nil
-			m.put(sp, r, &n)
+			r.Dropped = true
+			r.Response, r.HasResponse, r.Redacted = nil, false, nil
+			m.put(sp, r)
 			res.Tombstoned++
 			continue
 		}
