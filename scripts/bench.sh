@@ -38,12 +38,23 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 command=${1:-}
 case $command in
-scale) # replaces this shell: a signal must reach the program that ends the servers
+gateway) shift ;;
+# The others replace this shell: a signal must reach the program that ends the
+# servers.
+floor | peers) # the peers' clients are in a module of their own
+	shift
+	(cd scripts/benchpeers && go build -o ../../bin/benchpeers .)
+	[ "$command" = peers ] || exec bin/benchpeers floor "$@"
+	commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+	if [ -n "$(git status --porcelain -- '*.go' go.mod 2>/dev/null)" ]; then commit="$commit and changes"; fi
+	go build -o bin/ ./cmd/onced
+	exec bin/benchpeers peers --onced bin/onced --commit "$commit" --document docs/BENCHMARKS.md "$@"
+	;;
+scale)
 	shift
 	go build -o bin/ ./cmd/onced ./scripts/benchscale
 	exec bin/benchscale -onced bin/onced -document docs/BENCHMARKS.md "$@"
 	;;
-peers | floor | gateway) shift ;;
 *)
 	usage >&2
 	exit 2
@@ -51,37 +62,17 @@ peers | floor | gateway) shift ;;
 esac
 [ "${1:-}" != -- ] || shift
 
-work=$(mktemp -d)
+CLUSTER_DIR=$(mktemp -d)
+CLUSTER_BIN=$CLUSTER_DIR/onced
+CLUSTER_PORT=${CLUSTER_PORT:-14647}
+export CLUSTER_DIR CLUSTER_BIN CLUSTER_PORT
 end() {
-	[ "$command" != gateway ] || scripts/cluster.sh stop >/dev/null 2>&1 || true
-	rm -rf "$work"
+	scripts/cluster.sh stop >/dev/null 2>&1 || true
+	rm -rf "$CLUSTER_DIR"
 }
 trap end EXIT
 trap 'exit 130' INT TERM
-
-gateway() {
-	CLUSTER_DIR=$work
-	CLUSTER_BIN=$work/onced
-	CLUSTER_PORT=${CLUSTER_PORT:-14647}
-	export CLUSTER_DIR CLUSTER_BIN CLUSTER_PORT
-	go build -o "$CLUSTER_BIN" ./cmd/onced
-	go build -o "$work/gatewaybench" ./scripts/gatewaybench
-	scripts/cluster.sh start >/dev/null
-	"$work/gatewaybench" -onced "$CLUSTER_BIN" -endpoints "$(scripts/cluster.sh endpoints | paste -sd, -)" "$@"
-}
-
-peers() {
-	local commit
-	commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
-	if [ -n "$(git status --porcelain -- '*.go' go.mod 2>/dev/null)" ]; then commit="$commit and changes"; fi
-	go build -o "$work/onced" ./cmd/onced
-	"$work/benchpeers" peers --onced "$work/onced" --commit "$commit" --document docs/BENCHMARKS.md "$@"
-}
-
-# The peers' clients are in a module of their own.
-[ "$command" = gateway ] || (cd scripts/benchpeers && go build -o "$work/benchpeers" .)
-case $command in
-peers) peers "$@" ;;
-floor) "$work/benchpeers" floor "$@" ;;
-gateway) gateway "$@" ;;
-esac
+go build -o "$CLUSTER_BIN" ./cmd/onced
+go build -o "$CLUSTER_DIR/gatewaybench" ./scripts/gatewaybench
+scripts/cluster.sh start >/dev/null
+"$CLUSTER_DIR/gatewaybench" -onced "$CLUSTER_BIN" -endpoints "$(scripts/cluster.sh endpoints | paste -sd, -)" "$@"

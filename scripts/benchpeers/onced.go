@@ -101,7 +101,7 @@ func (o *onced) load(ctx context.Context, w work) (load, error) {
 	case dupBatch:
 		workload, b.Replay = "batch", true
 	default:
-		return load{}, fmt.Errorf("onced has no %s", w)
+		return load{}, fmt.Errorf("no %s of onced", w)
 	}
 	if b.NeedsPrepared(workload) {
 		if err := b.Prepare(ctx, duplicates); err != nil {

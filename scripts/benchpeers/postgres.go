@@ -182,7 +182,7 @@ func (p *postgres) load(ctx context.Context, w work) (load, error) {
 					return count(1, err, settled && string(got) == response)
 				}, nil
 			}
-			return nil, fmt.Errorf("PostgreSQL has no %s", w)
+			return nil, fmt.Errorf("no %s of PostgreSQL", w)
 		},
 		close: func() {
 			for _, c := range conns {

@@ -113,7 +113,7 @@ func (r *redis) load(ctx context.Context, w work) (load, error) {
 			mu.Unlock()
 			op := operation(c, client)
 			if op == nil {
-				return nil, fmt.Errorf("Redis has no %s", w)
+				return nil, fmt.Errorf("no %s of Redis", w)
 			}
 			return op, nil
 		},
