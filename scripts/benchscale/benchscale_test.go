@@ -124,7 +124,7 @@ func TestNumber(t *testing.T) {
 func TestQuantile(t *testing.T) {
 	t.Parallel()
 	of := func() []float64 { return []float64{5, 1, 4, 2, 3} }
-	if median(of()) != 3 || quantile(of(), 1) != 5 || quantile(of(), 0.2) != 1 || median([]float64{2, 1}) != 1 || median([]float64(nil)) != 0 {
+	if median(of()) != 3 || quantile(of(), 1) != 5 || quantile(of(), 0.2) != 1 || quantile(of(), 0) != 1 || quantile(of(), 0.81) != 5 || median([]float64{2, 1}) != 1 || median([]float64(nil)) != 0 {
 		t.Error("wrong quantiles")
 	}
 }

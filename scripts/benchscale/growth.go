@@ -28,7 +28,7 @@ func (r *runner) growth(ctx context.Context) error {
 			return err
 		}
 		g := &grown{size: size, c: c}
-		if g.empty, err = heaps(ctx, c, false); err != nil {
+		if g.empty, err = heaps(ctx, c, false, time.Time{}); err != nil {
 			return err
 		}
 		if err := r.fill(ctx, c, "default", size); err != nil {
@@ -85,9 +85,10 @@ func (r *runner) growth(ctx context.Context) error {
 // collectEvery is how long the Go runtime leaves an idle heap uncollected.
 const collectEvery = 2 * time.Minute
 
-// heaps gives the live heap of each node. With idle it waits for a collection
-// after that moment: one under load counts as alive what was made meanwhile.
-func heaps(ctx context.Context, c *cluster, wait bool, idle ...time.Time) ([]float64, error) {
+// heaps gives the live heap of each node. With wait it waits for a collection
+// after the moment since when the node is idle: one under load counts as alive
+// what was made meanwhile.
+func heaps(ctx context.Context, c *cluster, wait bool, idle time.Time) ([]float64, error) {
 	live := make([]float64, len(c.nodes))
 	for i, n := range c.nodes {
 		err := until(ctx, collectEvery+30*time.Second, func() error {
@@ -95,7 +96,7 @@ func heaps(ctx context.Context, c *cluster, wait bool, idle ...time.Time) ([]flo
 			if err != nil {
 				return err
 			}
-			if wait && m.collected().Before(idle[0]) {
+			if wait && m.collected().Before(idle) {
 				return errNotCollected
 			}
 			live[i] = m.liveHeap()
@@ -116,27 +117,28 @@ func (r *runner) grownHeaps(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.table.target("G16", fmt.Sprintf("live heap a record at %s", sized(g.size)), each, bytesEach, 300, 180,
-			"the live heap of a node, after a collection, less an empty node's, by the records it holds; mean of the nodes")
+		r.table.target("G16", fmt.Sprintf("live heap a record at %s", sized(g.size)), median(each), bytesEach, 300, 180,
+			fmt.Sprintf("of a node after a collection, less an empty node's; %s to %s on the three: a leader keeps more of the last entries",
+				number(quantile(each, 0), bytesEach), number(quantile(each, 1), bytesEach)))
 	}
 	return nil
 }
 
-// heapEach is the live heap a record, less what was there before the first.
-func (r *runner) heapEach(ctx context.Context, c *cluster, empty []float64, idle time.Time) (float64, error) {
-	live, err := heaps(ctx, c, r.idle, idle)
+// heapEach is the live heap a record of each node, less what was there before
+// the first.
+func (r *runner) heapEach(ctx context.Context, c *cluster, empty []float64, idle time.Time) ([]float64, error) {
+	each, err := heaps(ctx, c, r.idle, idle)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	var sum float64
 	for i, n := range c.nodes {
 		m, err := scrape(ctx, n.url)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
-		sum += (live[i] - empty[i]) / max(1, m.sum("onced_records"))
+		each[i] = (each[i] - empty[i]) / max(1, m.sum("onced_records"))
 	}
-	return sum / float64(len(c.nodes)), nil
+	return each, nil
 }
 
 // grownRestarts measures, size by size, a restart on the log alone, snapshots,

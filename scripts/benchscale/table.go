@@ -129,12 +129,14 @@ func median[T float64 | time.Duration](values []T) T {
 	return quantile(values, 0.5)
 }
 
+// quantile is the least value that this part of all values do not exceed; 0 gives
+// the lowest. It sorts them.
 func quantile[T float64 | time.Duration](values []T, q float64) T {
 	if len(values) == 0 {
 		return 0
 	}
 	slices.Sort(values)
-	return values[int(math.Ceil(q*float64(len(values))))-1]
+	return values[max(0, int(math.Ceil(q*float64(len(values))))-1)]
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
