@@ -43,8 +43,8 @@ func (a *batchAnswer) write(e *encoder) {
 // malformed list is refused whole; a malformed item gets its own 400 while the
 // others go on. Without a decision each item that was to be decided says so.
 func (c *call) serveBatch() *reply {
-	data, free, err := c.body(false)
-	defer free()
+	b, err := c.body(false)
+	defer b.free()
 	if err != nil {
 		return c.refuse(err)
 	}
@@ -53,20 +53,20 @@ func (c *call) serveBatch() *reply {
 			return c.refuse(invalid(name + " header is not taken by a batch: each item names its own"))
 		}
 	}
-	var b batchBody
-	if err := idem.Unmarshal(data, &b); err != nil {
+	if err := b.list(); err != nil {
 		return c.refuse(err)
 	}
-	if n := len(b.Operations); n < 1 || n > MaxBatchOperations {
+	if n := len(b.items); n < 1 || n > MaxBatchOperations {
 		return c.refuse(invalid(fmt.Sprintf("operations has %d items, 1 to %d are allowed", n, MaxBatchOperations)))
 	}
-	items := make([]item, len(b.Operations))
-	results := make([]batchResult, len(b.Operations))
-	cmds := make([]*fsm.Command, 0, len(b.Operations))
-	decided := make([]int, 0, len(b.Operations))
-	for i := range b.Operations {
+	c.slab = make([]fsm.Command, len(b.items))
+	items := make([]item, len(b.items))
+	results := make([]batchResult, len(b.items))
+	cmds := make([]*fsm.Command, 0, len(b.items))
+	decided := make([]int, 0, len(b.items))
+	for i := range b.items {
 		items[i].correlation = c.correlation
-		if err := items[i].decode(c, b.Operations[i]); err != nil {
+		if err := items[i].decode(c, &b.items[i]); err != nil {
 			place := *err
 			place.Detail = "operations[" + strconv.Itoa(i) + "]: " + place.Detail
 			results[i] = c.batchResult(&items[i], c.refuseItem(&items[i], &place))
@@ -79,8 +79,8 @@ func (c *call) serveBatch() *reply {
 	if len(cmds) == 0 {
 		return rep
 	}
-	ctx, cancel := c.context(0, true)
-	defer cancel()
+	ctx := c.context(0, true)
+	defer ctx.end()
 	d, fault := c.srv.node.Decide(ctx, cmds, 0)
 	var refused *idem.Error
 	if fault != nil {
@@ -101,9 +101,35 @@ func (c *call) serveBatch() *reply {
 	return rep
 }
 
+// list finds the items of a batch: in one pass when all is plain, else with the
+// strict decoder, which also refuses.
+func (b *body) list() *idem.Error {
+	var ok bool
+	if b.items, b.members, ok = idem.PlainList(b.items[:0], b.members[:0], b.data, "operations"); ok {
+		return nil
+	}
+	var list batchBody
+	if err := idem.Unmarshal(b.data, &list); err != nil {
+		return err
+	}
+	b.items, b.members = b.items[:0], b.members[:0]
+	for _, data := range list.Operations {
+		it := idem.Item{Data: data}
+		first := len(b.members)
+		if b.members, ok = idem.PlainMembers(b.members, data); ok {
+			it.Members = b.members[first:len(b.members):len(b.members)]
+		} else {
+			b.members = b.members[:first]
+		}
+		b.items = append(b.items, it)
+	}
+	return nil
+}
+
 // decode reads one item: its op, then what that operation takes.
-func (it *item) decode(c *call, data jsontext.Value) *idem.Error {
-	op, err := itemOp(data)
+func (it *item) decode(c *call, from *idem.Item) *idem.Error {
+	in := input{data: from.Data, batch: true, members: from.Members, plain: from.Members != nil}
+	op, err := in.op()
 	if err != nil {
 		return err
 	}
@@ -112,7 +138,18 @@ func (it *item) decode(c *call, data jsontext.Value) *idem.Error {
 		return invalid("op must be reserve, commit, fail, release, extend, cancel or resolve")
 	}
 	it.op = op
-	return decode(c, &input{data: data, batch: true}, it)
+	return decode(c, &in, it)
+}
+
+// op finds the op of an item.
+func (in *input) op() (string, *idem.Error) {
+	for i := range in.members {
+		if string(in.members[i].Name) == "op" {
+			op, _, err := stringMember("op", in.members[i].Value)
+			return op, err
+		}
+	}
+	return itemOp(in.data)
 }
 
 // itemOp finds the op of an item without reading the rest.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/onced/onced/fsm"
 	"github.com/onced/onced/fsm/fsmpb"
+	"github.com/onced/onced/idem"
 )
 
 // nullWriter is a ResponseWriter that costs nothing of its own.
@@ -46,10 +47,14 @@ func BenchmarkDecodeReserve(b *testing.B) {
 	s := New(Options{Node: newFakeNode()})
 	c := &call{srv: s, namespace: "default", correlation: "corr-1"}
 	data := []byte(benchReserve)
+	var members []idem.Member
 	b.ReportAllocs()
 	for b.Loop() {
 		var it item
-		if err := decodeReserve(c, &input{data: data}, &it); err != nil {
+		in := input{data: data}
+		members, in.plain = idem.PlainMembers(members[:0], data)
+		in.members = members
+		if err := decodeReserve(c, &in, &it); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -59,11 +64,15 @@ func BenchmarkDecodeCommit(b *testing.B) {
 	s := New(Options{Node: newFakeNode()})
 	c := &call{srv: s, namespace: "default", correlation: "corr-1", timeout: time.Second}
 	c.r, _ = benchRequest("/", nil)
-	data := []byte(`{"key":"bench-key-0123456789012345678901234567","token":"1796052345678901","response":{"chargeId":"ch_1","amount":12.50,"currency":"EUR","status":"ok"}}`)
+	data := []byte(benchCommit)
+	var members []idem.Member
 	b.ReportAllocs()
 	for b.Loop() {
 		var it item
-		if err := decodeCommit(c, &input{data: data}, &it); err != nil {
+		in := input{data: data}
+		members, in.plain = idem.PlainMembers(members[:0], data)
+		in.members = members
+		if err := decodeCommit(c, &in, &it); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -25,6 +25,7 @@ type call struct {
 	redact      *bool         // the namespace's, once looked up
 
 	lines   lines
+	slab    []fsm.Command // the commands of a batch, those not given out yet
 	started time.Time
 	status  int
 	outcome string // outcome or code, a metrics label
@@ -54,18 +55,28 @@ type text string
 // context gives the context of a decision: the caller's hang-up ends it unless
 // keep is set. A settlement is kept: once it is here the outcome should be
 // recorded, whether or not its sender still listens (B48).
-func (c *call) context(wait time.Duration, keep bool) (context.Context, context.CancelFunc) {
+func (c *call) context(wait time.Duration, keep bool) *deadline {
 	ctx := c.r.Context()
 	if keep {
 		ctx = context.WithoutCancel(ctx)
 	}
-	return context.WithTimeout(ctx, c.timeout+wait)
+	return newDeadline(ctx, time.Now().Add(c.timeout+wait))
+}
+
+// newCommand gives an empty command.
+func (c *call) newCommand() *fsm.Command {
+	if len(c.slab) == 0 {
+		return new(fsm.Command)
+	}
+	cmd := &c.slab[0]
+	c.slab = c.slab[1:]
+	return cmd
 }
 
 // read runs f on the machine as fresh as o asks, within the call's deadline.
 func (c *call) read(o fsm.ReadOptions, f func(m *fsm.Machine, now fsm.Time)) (uint64, fsm.Time, *idem.Error) {
-	ctx, cancel := c.context(0, false)
-	defer cancel()
+	ctx := c.context(0, false)
+	defer ctx.end()
 	index, at, err := c.srv.node.Read(ctx, o, f)
 	if err != nil {
 		return 0, 0, c.asError(err)

@@ -15,8 +15,8 @@ func (c *call) serveCluster() *reply {
 }
 
 func (c *call) clusterStatus() idem.ClusterStatus {
-	ctx, cancel := c.context(0, false)
-	defer cancel()
+	ctx := c.context(0, false)
+	defer ctx.end()
 	status := c.srv.node.Status(ctx)
 	if status.Nodes == nil {
 		status.Nodes = []idem.NodeStatus{}

@@ -2,13 +2,10 @@ package httpapi
 
 import (
 	"bytes"
-	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -28,57 +25,6 @@ func quoted(s string) string {
 		return strconv.QuoteToASCII(s[:longest]) + "..."
 	}
 	return strconv.QuoteToASCII(s)
-}
-
-var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
-// limitBody gives the body its 10 s, whether or not an endpoint reads it: what
-// is left is read by net/http after the answer. At the body's end net/http
-// takes the deadline away, so it does not end a parked wait (TestSlowBody).
-func (c *call) limitBody() {
-	if c.r.Body == nil || c.r.Body == http.NoBody {
-		return
-	}
-	_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(c.srv.bodyTime))
-}
-
-// body reads the JSON body, which must be there unless optional is set. The
-// bytes are good until free is called; nothing decoded from them aliases them.
-func (c *call) body(optional bool) (data []byte, free func(), err *idem.Error) {
-	free = func() {}
-	if c.r.Body == nil || c.r.ContentLength == 0 {
-		if optional {
-			return nil, free, nil
-		}
-		return nil, free, invalid("the body is empty; it must be a JSON object")
-	}
-	if err := checkMediaType(c.r.Header); err != nil {
-		return nil, free, err
-	}
-	if c.r.ContentLength > MaxBodyBytes {
-		return nil, free, &idem.Error{Code: idem.CodeRequestTooLarge}
-	}
-	buf := bodies.Get().(*bytes.Buffer)
-	buf.Reset()
-	free = func() {
-		if buf.Cap() <= 64<<10 {
-			bodies.Put(buf)
-		}
-	}
-	_, fault := buf.ReadFrom(http.MaxBytesReader(c.w, c.r.Body, MaxBodyBytes))
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(fault, &large):
-		return nil, free, &idem.Error{Code: idem.CodeRequestTooLarge}
-	case errors.Is(fault, io.ErrUnexpectedEOF):
-		return nil, free, invalid("the body ends before its Content-Length")
-	case fault != nil:
-		return nil, free, invalid("the body could not be read within 10 s")
-	}
-	if optional && buf.Len() == 0 {
-		return nil, free, nil
-	}
-	return buf.Bytes(), free, nil
 }
 
 // checkMediaType takes application/json, in UTF-8 if it names a charset.
@@ -153,6 +99,9 @@ func stringMember(name string, v jsontext.Value) (s string, present bool, err *i
 		return "", true, nil
 	case v.Kind() != '"':
 		return "", true, invalid(name + " must be a string")
+	}
+	if bytes.IndexByte(v, '\\') < 0 {
+		return string(v[1 : len(v)-1]), true, nil // what decoded v has checked the rest
 	}
 	text, fault := jsontext.AppendUnquote(nil, v)
 	if fault != nil {

@@ -15,6 +15,8 @@ import (
 type metrics struct {
 	requests   *prometheus.CounterVec
 	durations  *prometheus.HistogramVec
+	counters   shelf[series, prometheus.Counter]
+	histograms shelf[string, prometheus.Observer]
 	namespaces names
 	handler    http.Handler
 }
@@ -54,12 +56,26 @@ func register[C prometheus.Collector](reg *prometheus.Registry, c C) C {
 // count adds one answer. A namespace is a label only once it is known to
 // exist, so that callers cannot make up series.
 func (m *metrics) count(operation, outcome, namespace string) {
-	m.requests.WithLabelValues(operation, outcome, m.namespaces.label(namespace)).Inc()
+	k := series{operation, outcome, m.namespaces.label(namespace)}
+	c, ok := m.counters.get(k)
+	if !ok {
+		c = m.requests.WithLabelValues(k.operation, k.outcome, k.namespace)
+		m.counters.put(k, c)
+	}
+	c.Inc()
 }
 
 func (m *metrics) observe(operation string, took time.Duration) {
-	m.durations.WithLabelValues(operation).Observe(took.Seconds())
+	h, ok := m.histograms.get(operation)
+	if !ok {
+		h = m.durations.WithLabelValues(operation)
+		m.histograms.put(operation, h)
+	}
+	h.Observe(took.Seconds())
 }
+
+// series are the labels of one counter.
+type series struct{ operation, outcome, namespace string }
 
 // serveMetrics lets the Prometheus library write the answer.
 func (c *call) serveMetrics() *reply {
@@ -70,22 +86,35 @@ func (c *call) serveMetrics() *reply {
 }
 
 // names are the namespaces that decisions have shown to exist.
-type names struct{ known sync.Map }
-
-func (n *names) learn(name string) {
-	if _, ok := n.known.Load(name); !ok {
-		n.known.Store(name, struct{}{})
-	}
+type names struct {
+	mu    sync.RWMutex
+	known map[string]bool
 }
 
-func (n *names) forget(name string) { n.known.Delete(name) }
+func (n *names) learn(name string) {
+	if n.label(name) == name {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.known == nil {
+		n.known = map[string]bool{}
+	}
+	n.known[name] = true
+}
+
+func (n *names) forget(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.known, name)
+}
 
 // label gives name when it is known, "" otherwise.
 func (n *names) label(name string) string {
-	if name != "" {
-		if _, ok := n.known.Load(name); ok {
-			return name
-		}
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if n.known[name] {
+		return name
 	}
 	return ""
 }

@@ -52,13 +52,13 @@ func (c *call) serveNamespace() *reply {
 
 // putNamespace makes a namespace or changes the named parts of its policy.
 func (c *call) putNamespace() *reply {
-	data, free, err := c.body(false)
-	defer free()
+	b, err := c.body(false)
+	defer b.free()
 	if err != nil {
 		return c.refuse(err)
 	}
 	var p idem.Policy
-	if err := idem.Unmarshal(data, &p); err != nil {
+	if err := idem.Unmarshal(b.data, &p); err != nil {
 		return c.refuse(err)
 	}
 	cmd := &fsm.Command{
@@ -128,8 +128,8 @@ func (s *single) reply() *reply {
 
 // decideOne has a command of the control plane decided, or gives the refusal.
 func (c *call) decideOne(cmd *fsm.Command) (*single, *reply) {
-	ctx, cancel := c.context(0, false)
-	defer cancel()
+	ctx := c.context(0, false)
+	defer ctx.end()
 	d, fault := c.srv.node.Decide(ctx, []*fsm.Command{cmd}, 0)
 	if fault != nil {
 		return nil, c.refuse(c.asError(fault))

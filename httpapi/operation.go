@@ -14,6 +14,8 @@ import (
 // batch. An item has no headers of its own.
 type input struct {
 	data       []byte
+	members    []idem.Member // when plain: those of data
+	plain      bool
 	batch      bool
 	header     []string // Idempotency-Key
 	ifMatch    uint64
@@ -60,7 +62,8 @@ type common struct {
 // begin starts the command of it and takes what all operations share. required
 // says that nothing but a key can name the record.
 func (it *item) begin(c *call, in *input, op fsmpb.Op, m *common, required bool) *idem.Error {
-	it.cmd = &fsm.Command{Op: op, Namespace: c.namespace}
+	it.cmd = c.newCommand()
+	it.cmd.Op, it.cmd.Namespace = op, c.namespace
 	it.correlation = c.correlation
 	if m.CorrelationID != nil {
 		if err := idem.CheckCorrelationID(*m.CorrelationID); err != nil {
@@ -145,8 +148,11 @@ func (it *item) takeResponse(c *call, kind string, response jsontext.Value) *ide
 	if !present {
 		return nil
 	}
-	if err := response.Compact(); err != nil {
-		return invalid("response is not well-formed JSON")
+	response = response.Clone() // of the body it must not keep a part
+	if !idem.PlainCompact(response) {
+		if err := response.Compact(); err != nil {
+			return invalid("response is not well-formed JSON")
+		}
 	}
 	it.cmd.HasResponse = true
 	if len(response) > fsm.MaxResponseBytes {
@@ -183,13 +189,15 @@ func (c *call) redacts() (bool, *idem.Error) {
 }
 
 // serveSingle answers one operation that came alone.
-func (c *call) serveSingle(op string) *reply {
-	data, free, err := c.body(false)
-	defer free()
+func (c *call) serveSingle(op string, decode decoder) *reply {
+	b, err := c.body(false)
+	defer b.free()
 	if err != nil {
 		return c.refuse(err)
 	}
-	in := input{data: data, header: c.r.Header["Idempotency-Key"]}
+	in := input{data: b.data, header: c.r.Header["Idempotency-Key"]}
+	b.members, in.plain = idem.PlainMembers(b.members, b.data)
+	in.members = b.members
 	if in.ifMatch, err = versionHeader(c.r.Header); err != nil {
 		return c.refuse(err)
 	}
@@ -198,7 +206,7 @@ func (c *call) serveSingle(op string) *reply {
 		return c.refuse(invalid("If-Match header is not taken by " + op))
 	}
 	it := item{op: op}
-	if err := decoders[op](c, &in, &it); err != nil {
+	if err := decode(c, &in, &it); err != nil {
 		if it.correlation != "" {
 			c.correlation = it.correlation
 		}
@@ -206,8 +214,8 @@ func (c *call) serveSingle(op string) *reply {
 		return c.refuseItem(&it, err)
 	}
 	c.correlation, c.key = it.correlation, it.key
-	ctx, cancel := c.context(it.wait, !tokenless(op))
-	defer cancel()
+	ctx := c.context(it.wait, !tokenless(op))
+	defer ctx.end()
 	d, fault := c.srv.node.Decide(ctx, []*fsm.Command{it.cmd}, it.wait)
 	if fault != nil {
 		return c.refuseItem(&it, c.asError(fault))

@@ -26,8 +26,10 @@ type reserveItem struct {
 }
 
 func decodeReserve(c *call, in *input, it *item) *idem.Error {
-	var b reserveItem
-	if err := unmarshal(in, &b, &b.reserveBody); err != nil {
+	s := getScratch()
+	defer s.free()
+	b := &s.reserve.reserveBody
+	if err := s.decode(in, &s.reserve, b); err != nil {
 		return err
 	}
 	if err := it.begin(c, in, fsmpb.Op_OP_RESERVE, &b.common, false); err != nil {

@@ -41,7 +41,10 @@ func (s *Server) table() []*route {
 	get := func(name string, e endpoint, query ...string) method {
 		return method{verb: http.MethodGet, name: name, serve: e, query: query}
 	}
-	single := func(op string) []method { return post(op, func(c *call) *reply { return c.serveSingle(op) }) }
+	single := func(op string) []method {
+		decode := decoders[op]
+		return post(op, func(c *call) *reply { return c.serveSingle(op, decode) })
+	}
 	return []*route{
 		{ns + "/reserve", single("reserve")},
 		{ns + "/commit", single("commit")},
@@ -84,15 +87,19 @@ func newRouter(routes []*route) *mux.Router {
 // dispatch finds the endpoint and runs it, once everything that is common to
 // all is checked.
 func (s *Server) dispatch(c *call) *reply {
-	var m mux.RouteMatch
 	if c.r.Method == http.MethodOptions && c.r.URL.Path == "*" {
 		c.operation = "options"
 		return &reply{status: http.StatusNoContent, outcome: "options", allow: "GET, HEAD, POST, PUT, DELETE, OPTIONS"}
 	}
-	if !s.router.Match(c.r, &m) {
-		return c.refuse(&idem.Error{Code: idem.CodeRouteNotFound})
+	known, vars := s.memo.find(c.r.URL), map[string]string(nil)
+	rt := known.route
+	if rt == nil {
+		var m mux.RouteMatch
+		if !s.router.Match(c.r, &m) {
+			return c.refuse(&idem.Error{Code: idem.CodeRouteNotFound})
+		}
+		rt, vars = m.Handler.(*route), m.Vars
 	}
-	rt := m.Handler.(*route)
 	verb := c.r.Method
 	if verb == http.MethodHead {
 		verb = http.MethodGet
@@ -108,8 +115,12 @@ func (s *Server) dispatch(c *call) *reply {
 		return rep
 	}
 	c.operation = rt.methods[i].name
-	if err := c.takeVariables(m.Vars); err != nil {
+	if known.route != nil {
+		c.namespace = known.namespace
+	} else if err := c.takeVariables(vars); err != nil {
 		return c.refuse(err)
+	} else if c.key == "" && (c.namespace == "" || s.metrics.namespaces.label(c.namespace) != "") {
+		s.memo.add(c.r.URL, matched{rt, c.namespace})
 	}
 	if err := c.takeQuery(&rt.methods[i]); err != nil {
 		return c.refuse(err)

@@ -53,6 +53,7 @@ type Server struct {
 	now      func() time.Time
 	metrics  *metrics
 	router   *mux.Router
+	memo     memo
 	routes   []*route
 	openAPI  func() ([]byte, error)
 	bodyTime time.Duration // for a body to arrive

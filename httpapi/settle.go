@@ -37,8 +37,10 @@ type commitItem struct {
 }
 
 func decodeCommit(c *call, in *input, it *item) *idem.Error {
-	var b commitItem
-	if err := unmarshal(in, &b, &b.commitBody); err != nil {
+	s := getScratch()
+	defer s.free()
+	b := &s.commit.commitBody
+	if err := s.decode(in, &s.commit, b); err != nil {
 		return err
 	}
 	if err := it.beginHolder(c, in, fsmpb.Op_OP_COMMIT, &b.holder); err != nil {
@@ -60,8 +62,10 @@ type failItem struct {
 }
 
 func decodeFail(c *call, in *input, it *item) *idem.Error {
-	var b failItem
-	if err := unmarshal(in, &b, &b.failBody); err != nil {
+	s := getScratch()
+	defer s.free()
+	b := &s.fail.failBody
+	if err := s.decode(in, &s.fail, b); err != nil {
 		return err
 	}
 	if err := it.beginHolder(c, in, fsmpb.Op_OP_FAIL, &b.holder); err != nil {
@@ -88,8 +92,10 @@ type releaseItem struct {
 }
 
 func decodeRelease(c *call, in *input, it *item) *idem.Error {
-	var b releaseItem
-	if err := unmarshal(in, &b, &b.releaseBody); err != nil {
+	s := getScratch()
+	defer s.free()
+	b := &s.release.releaseBody
+	if err := s.decode(in, &s.release, b); err != nil {
 		return err
 	}
 	if err := it.beginHolder(c, in, fsmpb.Op_OP_RELEASE, &b.holder); err != nil {
@@ -115,8 +121,10 @@ type extendItem struct {
 }
 
 func decodeExtend(c *call, in *input, it *item) *idem.Error {
-	var b extendItem
-	if err := unmarshal(in, &b, &b.extendBody); err != nil {
+	s := getScratch()
+	defer s.free()
+	b := &s.extend.extendBody
+	if err := s.decode(in, &s.extend, b); err != nil {
 		return err
 	}
 	if err := it.beginHolder(c, in, fsmpb.Op_OP_EXTEND, &b.holder); err != nil {

@@ -22,22 +22,22 @@ type sweepAnswer struct {
 
 // serveSweep does one sweep now, bounded as those on the leader's timer are.
 func (c *call) serveSweep() *reply {
-	data, free, err := c.body(true)
-	defer free()
+	b, err := c.body(true)
+	defer b.free()
 	if err != nil {
 		return c.refuse(err)
 	}
 	cmd := &fsm.Command{Op: fsmpb.Op_OP_SWEEP, Limit: fsm.DefaultSweepLimit}
-	if data != nil {
-		var b sweepBody
-		if err := idem.Unmarshal(data, &b); err != nil {
+	if b != nil {
+		var sweep sweepBody
+		if err := idem.Unmarshal(b.data, &sweep); err != nil {
 			return c.refuse(err)
 		}
-		if b.Limit != nil {
-			if *b.Limit < 1 || *b.Limit > fsm.MaxSweep {
+		if sweep.Limit != nil {
+			if *sweep.Limit < 1 || *sweep.Limit > fsm.MaxSweep {
 				return c.refuse(invalid(fmt.Sprintf("limit must be a whole number from 1 to %d", fsm.MaxSweep)))
 			}
-			cmd.Limit = *b.Limit
+			cmd.Limit = *sweep.Limit
 		}
 	}
 	res, rep := c.decideOne(cmd)
