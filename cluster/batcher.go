@@ -236,5 +236,8 @@ func (n *Node) propose(ctx context.Context, e *fsm.Entry) outcome {
 	if d.at == stamp {
 		n.clock.applied(stamp, at)
 	}
+	if n.batch.queue.waiting() == 0 {
+		n.net.news.look()
+	}
 	return outcome{fate: applied, decision: &fsm.Decision{Index: f.Index(), Time: d.at, Results: d.results}}
 }

@@ -220,6 +220,7 @@ func (n *Node) join() error {
 	for range relaysInFlight {
 		n.task(n.relays.run)
 	}
+	n.task(n.tellCommits)
 	n.task(n.lead)
 	n.task(n.peers.run)
 	n.task(n.announce)

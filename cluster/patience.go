@@ -39,6 +39,9 @@ func (t safeTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress
 			return errStalledDisk
 		}
 		err := t.NetworkTransport.AppendEntries(id, target, args, resp)
+		if err == nil && resp.Success && !heartbeat {
+			t.n.news.acknowledged(id, target, args)
+		}
 		var gone *unreachableError
 		if heartbeat || !errors.As(err, &gone) || time.Since(began) > patientAtMost {
 			return err

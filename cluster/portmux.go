@@ -40,6 +40,7 @@ type network struct {
 	leadsIn atomic.Pointer[func(term uint64) bool] // whether raft here leads in term
 	stalls  *atomic.Int32                          // writes that the disk does not answer; nil: none
 	served  chan struct{}                          // one token a request under way
+	news    *commitNews
 
 	ctx    context.Context // ends when the network closes
 	cancel context.CancelFunc
@@ -67,6 +68,7 @@ func openNetwork(cfg Config, id *identityStore, logger *slog.Logger, hlog hclog.
 		served: make(chan struct{}, maxServed),
 		conns:  map[*trackedConn]struct{}{}, limit: maxAccepted,
 		links: map[string]*peerLink{},
+		news:  newCommitNews(),
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.layer = &streamLayer{n: n, conns: make(chan net.Conn), done: make(chan struct{})}

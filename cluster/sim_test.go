@@ -323,8 +323,8 @@ func (s *sim) up(x *simNode) {
 	s.open(x)
 }
 
-// run simulates for d with a fault every few seconds, then checks everything.
-func (s *sim) run(d time.Duration) {
+// start opens three nodes.
+func (s *sim) start() {
 	for i := range 3 {
 		disk := newMemoryDisk()
 		crash := &crashStore{LogStore: disk.logs, StableStore: disk.stable, SnapshotStore: disk.snaps}
@@ -335,6 +335,11 @@ func (s *sim) run(d time.Duration) {
 	for _, x := range s.nodes {
 		s.open(x)
 	}
+}
+
+// run simulates for d with a fault every few seconds, then checks everything.
+func (s *sim) run(d time.Duration) {
+	s.start()
 	ctx, cancel := context.WithCancel(context.Background())
 	var clients sync.WaitGroup
 	for i := range 10 {
