@@ -48,7 +48,12 @@ func main() {
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	if err := run(ctx, p, *onced, *out, *document); err != nil {
+	err := run(ctx, p, *onced, *out, *document)
+	if ctx.Err() != nil {
+		fmt.Fprintln(os.Stderr, "benchscale: interrupted; every server is ended, the data is removed")
+		os.Exit(130)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "benchscale:", err)
 		os.Exit(1)
 	}
