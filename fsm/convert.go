@@ -84,12 +84,16 @@ func recordFromProto(p *fsmpb.Record) *Record {
 		NotApplied:         p.NotApplied,
 	}
 	if q := p.Previous; q != nil {
-		r.Previous = &PreviousAttempt{
-			Attempt: q.Attempt, Ended: q.Ended, ClaimedAt: Time(q.ClaimedAtUs),
-			LeaseExpiresAt: Time(q.LeaseExpiresAtUs), CorrelationID: q.CorrelationId,
-		}
+		r.Previous = previousFromProto(q)
 	}
 	return r
+}
+
+func previousFromProto(q *fsmpb.PreviousAttempt) *PreviousAttempt {
+	return &PreviousAttempt{
+		Attempt: q.Attempt, Ended: q.Ended, ClaimedAt: Time(q.ClaimedAtUs),
+		LeaseExpiresAt: Time(q.LeaseExpiresAtUs), CorrelationID: q.CorrelationId,
+	}
 }
 
 func policyToProto(p *Policy) *fsmpb.Policy {

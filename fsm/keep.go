@@ -9,6 +9,7 @@ func (m *Machine) get(sp *space, key string) *Record {
 
 // getToWrite is get for Apply alone: what is put next finds its place sooner.
 func (m *Machine) getToWrite(sp *space, key string) *Record {
+	m.store.hint = btree.PathHint{} // of another key, it would only cost
 	return m.look(sp, key, &m.store.hint)
 }
 

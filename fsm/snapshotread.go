@@ -134,7 +134,7 @@ type restorer struct {
 	last   frameKind
 	counts [frameTrailer]uint64
 
-	rec    fsmpb.Record
+	rec    Record
 	orders [3][]placed // of the store, in key order
 }
 
@@ -206,12 +206,10 @@ func (x *restorer) readNode(payload []byte) error {
 }
 
 func (x *restorer) readRecord(payload []byte) error {
-	proto.Reset(&x.rec)
-	if err := decodeFrame(payload, &x.rec); err != nil {
-		return err
+	m, r := x.m, &x.rec
+	if err := readRecordFrame(payload, r); err != nil {
+		return damaged("record: %v", err)
 	}
-	m := x.m
-	r := recordFromProto(&x.rec)
 	sp, ok := m.spaces[r.Namespace]
 	last, any := m.store.records.Max()
 	switch {

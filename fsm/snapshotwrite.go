@@ -32,14 +32,14 @@ func (v *View) WriteTo(w io.Writer) (int64, error) {
 	for _, n := range v.nodes {
 		f.frame(frameNode, &fsmpb.NodeState{Node: n.node, ReplaySequence: n.replaySequence})
 	}
-	var rec fsmpb.Record
+	var r Record
 	record := func(x ref) bool {
 		b := packed(v.list[x.page()][x.offset():])
 		number, _, _ := b.id()
-		var r Record
 		unpack(&r, b, v.spaces[number])
-		recordToProto(&rec, &r)
-		return f.frame(frameRecord, &rec)
+		f.begin(frameRecord)
+		f.buf = appendRecordFrame(f.buf, &r)
+		return f.end()
 	}
 	if mutant == "maporder" {
 		list := map[ref]bool{}
@@ -89,8 +89,19 @@ func (f *frameWriter) frame(kind frameKind, p proto.Message) bool {
 	if f.err != nil {
 		return false
 	}
-	b := append(f.buf[:0], 0, 0, 0, 0, byte(kind))
-	b, f.err = proto.MarshalOptions{Deterministic: true}.MarshalAppend(b, p)
+	f.begin(kind)
+	f.buf, f.err = proto.MarshalOptions{Deterministic: true}.MarshalAppend(f.buf, p)
+	return f.end()
+}
+
+// begin starts a frame, whose payload the caller appends to buf.
+func (f *frameWriter) begin(kind frameKind) {
+	f.buf = append(f.buf[:0], 0, 0, 0, 0, byte(kind))
+}
+
+// end writes it.
+func (f *frameWriter) end() bool {
+	b := f.buf
 	if f.err == nil && len(b)-frameHead > frameMax {
 		f.err = fmt.Errorf("fsm: snapshot: frame of %d bytes is over the limit", len(b))
 	}
@@ -98,10 +109,9 @@ func (f *frameWriter) frame(kind frameKind, p proto.Message) bool {
 		return false
 	}
 	binary.BigEndian.PutUint32(b, uint32(len(b)-frameHead))
-	b = binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
-	f.buf = b
-	f.counts[kind]++
-	return f.raw(b)
+	f.counts[b[frameHead-1]]++
+	f.buf = binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	return f.raw(f.buf)
 }
 
 // countTo counts what has reached the writer.

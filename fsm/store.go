@@ -98,6 +98,7 @@ func (s *store) put(space uint32, r *Record) {
 
 // delete takes out the record that r has the key of.
 func (s *store) delete(space uint32, key string) {
+	s.hint = btree.PathHint{}
 	r, ok := s.find(space, key, &s.hint)
 	if !ok {
 		return
