@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -17,12 +18,10 @@ import (
 // sleeps gives an Op that takes the times that took gives for each call of all
 // clients, counted from 0.
 func sleeps(took func(call int) time.Duration) func(int) (Op, error) {
-	calls := 0
+	var calls atomic.Int64
 	return func(int) (Op, error) {
 		return func(context.Context) (int, error) {
-			n := calls
-			calls++
-			time.Sleep(took(n))
+			time.Sleep(took(int(calls.Add(1) - 1)))
 			return 1, nil
 		}, nil
 	}
