@@ -38,6 +38,7 @@ type Node struct {
 	leaving  atomic.Bool   // Close was called
 	starting atomic.Value  // string: what the first start waits for
 	learned  chan struct{} // the log said something new of the nodes
+	draining chan struct{} // closed by Drain
 
 	entries   atomic.Uint64 // log entries proposed here
 	commands  atomic.Uint64 // commands in them
@@ -50,6 +51,7 @@ type Node struct {
 	collector *collector // nil without Config.Metrics
 	halted    chan struct{}
 	haltOnce  sync.Once
+	drainOnce sync.Once
 	tasks     sync.WaitGroup
 }
 
@@ -62,7 +64,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, log: cfg.Logger.With("node", cfg.NodeID), halted: make(chan struct{}), learned: make(chan struct{}, 1)}
+	n := &Node{cfg: cfg, log: cfg.Logger.With("node", cfg.NodeID), halted: make(chan struct{}), learned: make(chan struct{}, 1), draining: make(chan struct{})}
 	n.ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	n.clock = newClock(cfg.Now)
 	n.clock.setVoters(len(cfg.Members))

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,7 +37,7 @@ func (n *Node) Ready() []idem.Check {
 	}
 	live, _ := n.clock.isLive()
 	leads := !n.isLeader() || n.ready.Load()
-	return []idem.Check{
+	checks := []idem.Check{
 		check("running", !n.isHalted() && !n.leaving.Load(), "the node has halted or is stopping"),
 		check("joined", joined, why),
 		check("leader", n.Leader() != "" && leads, noLeader),
@@ -44,6 +45,10 @@ func (n *Node) Ready() []idem.Check {
 		check("clock", live, "the leader's time has not been heard since the start"),
 		check("announced", n.isAnnounced(), "this node's address is not in the log yet"),
 	}
+	if n.isDraining() {
+		checks = slices.Insert(checks, 0, check("staying", false, "the node is about to stop: ask another"))
+	}
+	return checks
 }
 
 // Sizes gives the bytes of the log store and of the snapshots on disk.

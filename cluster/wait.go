@@ -23,6 +23,9 @@ func (n *Node) decideWaiting(ctx context.Context, c *fsm.Command, wait time.Dura
 			p = n.fsm.keys.park(c.Namespace, key)
 			lease = n.claimOfAnother(c, key)
 		}
+		if n.isDraining() {
+			until = n.cfg.Now()
+		}
 		if lease == 0 || !n.cfg.Now().Before(until) {
 			if p != nil {
 				n.fsm.keys.leave(p)
@@ -41,6 +44,7 @@ func (n *Node) decideWaiting(ctx context.Context, c *fsm.Command, wait time.Dura
 		select {
 		case <-p.C:
 		case <-t.C:
+		case <-n.draining:
 		case <-ctx.Done():
 		case <-n.ctx.Done():
 		}
@@ -49,6 +53,20 @@ func (n *Node) decideWaiting(ctx context.Context, c *fsm.Command, wait time.Dura
 		if ctx.Err() != nil || n.ctx.Err() != nil {
 			return nil, unavailable(refused, errClosing)
 		}
+	}
+}
+
+// Drain tells that the node is about to stop: it is no longer ready, and calls
+// that wait for another attempt are answered at once, so that they can wait on
+// another node. All else is served as ever until Close.
+func (n *Node) Drain() { n.drainOnce.Do(func() { close(n.draining) }) }
+
+func (n *Node) isDraining() bool {
+	select {
+	case <-n.draining:
+		return true
+	default:
+		return false
 	}
 }
 

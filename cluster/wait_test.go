@@ -163,3 +163,28 @@ func TestReplaysAreCountedOnceOverAllNodes(t *testing.T) {
 	}
 	c.agree()
 }
+
+// TestDrainAnswersParkedCalls has a duplicate wait on a node that is about to
+// stop: it is told at once that the key is in flight, and so is one that comes
+// after; all else is served.
+func TestDrainAnswersParkedCalls(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t, 3, "", nil)
+	n := c.nodes[c.follower()]
+	first, _ := decide(t, n, reserveCmd("drained-key"))
+	parked := c.parkOn(n, reserveCmd("drained-key"), time.Hour)
+	n.Drain()
+	n.Drain() // twice is once
+	if a := <-parked; a.err != nil || a.d.Results[0].Code != idem.CodeInFlight {
+		t.Errorf("the parked call got %+v, %v", a.d, a.err)
+	}
+	if d, err := n.Decide(t.Context(), []*fsm.Command{reserveCmd("drained-key")}, time.Hour); err != nil || d.Results[0].Code != idem.CodeInFlight {
+		t.Errorf("a later one got %+v, %v", d, err)
+	}
+	if k := n.Ready()[0]; k.Name != "staying" || k.OK {
+		t.Errorf("the first check is %+v", k)
+	}
+	if r, _ := decide(t, n, commitCmd("drained-key", first.Record.Token)); r.Outcome != fsm.OutcomeCommitted {
+		t.Errorf("a commit got %v %s", r.Outcome, r.Code)
+	}
+}

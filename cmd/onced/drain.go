@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 
 	"github.com/onced/onced/cluster"
-	"github.com/onced/onced/idem"
 )
 
 // drain lets a node say that it is going before it goes: from begin on, /readyz
@@ -20,15 +19,9 @@ type drain struct {
 	going atomic.Bool
 }
 
-func (d *drain) begin() { d.going.Store(true) }
-
-// Ready is the node's, with its first check failed once the drain has begun.
-func (d *drain) Ready() []idem.Check {
-	checks := d.Node.Ready()
-	if d.going.Load() {
-		checks = append([]idem.Check{{Name: "staying", Detail: "the node is about to stop: ask another"}}, checks...)
-	}
-	return checks
+func (d *drain) begin() {
+	d.going.Store(true)
+	d.Node.Drain()
 }
 
 // handler is h, whose answers close their connections once the drain has begun.
