@@ -52,7 +52,7 @@ floor | peers) # the peers' clients are in a module of their own
 	;;
 scale)
 	shift
-	go build -o bin/ ./cmd/onced ./scripts/benchscale
+	go build -buildvcs=auto -o bin/ ./cmd/onced ./scripts/benchscale
 	exec bin/benchscale -onced bin/onced -document docs/BENCHMARKS.md "$@"
 	;;
 *)

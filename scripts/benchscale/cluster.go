@@ -162,9 +162,10 @@ func (c *cluster) urls() []string {
 	return urls
 }
 
-// leader waits for a node that may decide, and gives it with the others.
+// leader waits for a node that may decide, and gives it with the others. All
+// nodes must run.
 func (c *cluster) leader(ctx context.Context) (leader *node, others []*node, err error) {
-	err = until(ctx, 30*time.Second, func() error {
+	err = until(ctx, startTime, func() error {
 		leader, others = nil, nil
 		for _, n := range c.nodes {
 			if m, err := scrape(ctx, n.url); err == nil && m["onced_leader"] == 1 {
@@ -177,7 +178,7 @@ func (c *cluster) leader(ctx context.Context) (leader *node, others []*node, err
 			return errors.New("no node leads")
 		}
 		return nil
-	})
+	}, c.nodes...)
 	return leader, others, err
 }
 

@@ -13,6 +13,7 @@ import (
 )
 
 const (
+	fillErrors = 50  // that a filling may meet: an election must not end a long run
 	fillers    = 8   // clients that fill
 	fillBatch  = 500 // records of one of their batches: all of them fit into a leader's queue of 4,096 commands
 	besideRate = 200 // operations a second of a load beside something
@@ -34,13 +35,13 @@ func (r *runner) fill(ctx context.Context, c *cluster, namespace string, n int) 
 }
 
 func fillAt(ctx context.Context, url, namespace string, n int) error {
-	ctx, cancel := context.WithCancel(ctx)
+	fillCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	start, err := (&bench.Onced{Endpoints: []string{url}, Namespace: namespace, Spread: bench.SpreadLeader, BatchSize: fillBatch}).Start("batch")
 	if err != nil {
 		return err
 	}
-	var left atomic.Int64
+	var left, errs atomic.Int64
 	left.Store(int64(n))
 	var running sync.WaitGroup
 	failed := make([]error, fillers)
@@ -51,16 +52,24 @@ func fillAt(ctx context.Context, url, namespace string, n int) error {
 		}
 		running.Go(func() {
 			for left.Add(-fillBatch) > -fillBatch {
-				if _, err := op(ctx); err != nil {
+				done, err := op(fillCtx)
+				left.Add(int64(fillBatch - done))
+				if err == nil {
+					continue
+				}
+				if errs.Add(1) > fillErrors {
 					failed[i] = err
 					cancel()
+				}
+				if pause(fillCtx, 200*time.Millisecond) != nil {
 					return
 				}
 			}
+			left.Add(fillBatch) // not taken; another may have to make up for a batch that failed
 		})
 	}
 	running.Wait()
-	return errors.Join(failed...)
+	return errors.Join(append(failed, ctx.Err())...)
 }
 
 // w1 measures guarded operations at the leader.
