@@ -17,6 +17,9 @@ import (
 	"github.com/onced/onced/idem"
 )
 
+// maxBenchClients bounds the clients: each has a connection and a histogram.
+const maxBenchClients = 10_000
+
 // benchOptions are the flags of bench.
 type benchOptions struct {
 	workload  string
@@ -153,10 +156,10 @@ func parseMix(s string) (m bench.Mix, err error) {
 // before there is any load.
 func (o *benchOptions) check(a *app, cmd *cobra.Command) (err error) {
 	switch {
-	case o.clients < 1 || o.clients > 100_000:
-		return usagef("--clients %d: use 1 to 100000", o.clients)
-	case o.beside < 0 || o.beside > 100_000:
-		return usagef("--storm-beside %d: use 0 to 100000", o.beside)
+	case o.clients < 1 || o.clients > maxBenchClients:
+		return usagef("--clients %d: use 1 to %d", o.clients, maxBenchClients)
+	case o.beside < 0 || o.beside > maxBenchClients:
+		return usagef("--storm-beside %d: use 0 to %d", o.beside, maxBenchClients)
 	case o.length <= 0:
 		return usagef("--for %v: use a duration above zero", o.length)
 	case o.warmup < 0:
@@ -217,8 +220,6 @@ func (o *benchOptions) check(a *app, cmd *cobra.Command) (err error) {
 
 // bench runs the load and prints its figures.
 func (a *app) bench(ctx context.Context, o *benchOptions) error {
-	// A node that is not among the endpoints may lead; its processor time counts
-	// with theirs.
 	err := bench.Answering(ctx, o.load.Endpoints)
 	if err == nil && o.load.Spread == bench.SpreadLeader {
 		o.load.Endpoints, err = bench.Leader(ctx, o.load.Endpoints)
@@ -233,11 +234,12 @@ func (a *app) bench(ctx context.Context, o *benchOptions) error {
 	if err != nil {
 		return &exitError{exitInternal, err.Error(), ""}
 	}
-	load := bench.Load{
-		Clients: o.clients, Rate: o.rate, For: o.length, Warmup: o.warmup, Start: start,
-		CPU: bench.CPUOfServers(o.load.Endpoints),
+	cpu := bench.CPUOfServers(o.load.Endpoints)
+	if _, err := cpu(); err != nil { // asked before the load: it finds out which endpoints are one process
+		cpu = nil
 	}
-	shown := newBenchProgress(a.stderr)
+	load := bench.Load{Clients: o.clients, Rate: o.rate, For: o.length, Warmup: o.warmup, Start: start, CPU: cpu}
+	shown := newBenchProgress(a.stderr, a.getenv("TERM"))
 	var r *bench.Result
 	if o.beside > 0 {
 		r, err = load.Beside(ctx, o.load, o.beside, shown.show)

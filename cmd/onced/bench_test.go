@@ -114,7 +114,7 @@ func TestBenchInterrupted(t *testing.T) {
 func TestBenchProgressLines(t *testing.T) {
 	t.Parallel()
 	var w syncBuffer
-	p := newBenchProgress(&w)
+	p := newBenchProgress(&w, "xterm")
 	for _, at := range []int{500, 1000, 1500, 2000, 2100, 2600, 3100, 4200} {
 		d := time.Duration(at) * time.Millisecond
 		now := bench.Progress{Warmup: at < 2000, Elapsed: d, Total: 5 * time.Second}

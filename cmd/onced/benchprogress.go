@@ -25,9 +25,9 @@ type benchProgress struct {
 	label atomic.Value // string, beside the bar, which is drawn by a goroutine of its own
 }
 
-func newBenchProgress(w io.Writer) *benchProgress {
+func newBenchProgress(w io.Writer, term string) *benchProgress {
 	p := &benchProgress{w: w}
-	if isTerminal(w) {
+	if term != "dumb" && isTerminal(w) {
 		p.bars = mpb.New(mpb.WithOutput(w), mpb.WithWidth(40))
 	}
 	return p
@@ -40,7 +40,7 @@ func isTerminal(w io.Writer) bool {
 		return false
 	}
 	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // show takes the progress of a run; one that begins anew is a run of its own.
