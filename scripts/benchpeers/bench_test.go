@@ -120,6 +120,47 @@ func TestTreeCPU(t *testing.T) {
 	}
 }
 
+// TestTreeCPUNeverFalls reads while children end and are reaped: each counts
+// once, before and after.
+func TestTreeCPUNeverFalls(t *testing.T) {
+	const child = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 40 {
+			_ = exec.Command("sh", "-c", child).Run()
+		}
+	}()
+	last := time.Duration(0)
+	for {
+		now, err := treeCPU([]int{os.Getpid()})
+		if err != nil || now < last {
+			t.Fatalf("%v after %v: %v", now, last, err)
+		}
+		last = now
+		select {
+		case <-done:
+			return
+		default:
+		}
+	}
+}
+
+func TestMeter(t *testing.T) {
+	m := &meter{disk: &device{}, samples: []sample{
+		{at: time.Unix(10, 0), server: 3 * time.Second, busy: 7 * time.Second, flushes: 100},
+		{at: time.Unix(12, 0), server: 4 * time.Second, busy: 10 * time.Second, flushes: 150},
+	}}
+	f := figure{ClientCPU: 5000}
+	if err := m.fill(&f, 100, 2); err != nil || f.ServerCPU != 10000 || f.Flushes != 0.5 || f.OtherCPU != 0.375 {
+		t.Errorf("%+v, %v", f, err)
+	}
+	m.samples[1].server = 0
+	if err := m.fill(&f, 100, 2); err == nil {
+		t.Error("a time that fell is taken")
+	}
+}
+
 func TestParseStat(t *testing.T) {
 	line := "42 (a) b (c)) S 7 1 1 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 1 0 100 1 1"
 	if got, err := parseStat([]byte(line)); err != nil || got != (stat{42, 7, 30, 70}) {

@@ -41,24 +41,31 @@ type meter struct {
 	pids    []int
 	disk    *device // nil: it does not count flushes
 	samples []sample
+	failed  error // why there is no sample
 }
 
 func (m *meter) cpu() (time.Duration, error) {
-	s := sample{at: time.Now()}
-	var err error
-	if s.server, err = treeCPU(m.pids); err != nil {
+	s, err := m.sample()
+	if err != nil {
+		m.failed = err
 		return 0, err
-	}
-	if s.busy, err = busy(); err != nil {
-		return 0, err
-	}
-	if m.disk != nil {
-		if s.flushes, err = m.disk.flushes(); err != nil {
-			return 0, err
-		}
 	}
 	m.samples = append(m.samples, s)
 	return s.server, nil
+}
+
+func (m *meter) sample() (s sample, err error) {
+	s.at = time.Now()
+	if s.server, err = treeCPU(m.pids); err != nil {
+		return s, err
+	}
+	if s.busy, err = busy(); err != nil {
+		return s, err
+	}
+	if m.disk != nil {
+		s.flushes, err = m.disk.flushes()
+	}
+	return s, err
 }
 
 // measure runs one work on a system.
@@ -78,25 +85,32 @@ func measure(ctx context.Context, s system, w work, clients int, t timing, disk 
 			return figure{}, err
 		}
 	}
-	if got.Operations == 0 || len(m.samples) != 2 {
-		return figure{}, fmt.Errorf("%d operations, errors: %v", got.Operations, got.Errors)
+	if m.failed != nil {
+		return figure{}, m.failed
+	}
+	if got.Operations == 0 {
+		return figure{}, fmt.Errorf("not one operation, errors: %v", got.Errors)
 	}
 	f := figure{
 		Work: w, Clients: clients, OpsPerSecond: got.OpsPerSecond, P50: got.LatencyMs.P50, P99: got.LatencyMs.P99,
-		ServerCPU: got.ServerCpuUs, ClientCPU: got.ClientCpuUs, Flushes: -1, Errors: got.Errors,
+		ClientCPU: got.ClientCpuUs, Flushes: -1, Errors: got.Errors,
 	}
-	m.fill(&f, float64(got.Operations), cores)
-	return f, nil
+	return f, m.fill(&f, float64(got.Operations), cores)
 }
 
 // fill puts what the two samples tell into f.
-func (m *meter) fill(f *figure, operations float64, cores int) {
+func (m *meter) fill(f *figure, operations float64, cores int) error {
 	from, to := m.samples[0], m.samples[1]
+	if to.server < from.server {
+		return fmt.Errorf("processor time went from %v to %v", from.server, to.server)
+	}
+	f.ServerCPU = (to.server - from.server).Seconds() * 1e6 / operations
 	known := (f.ServerCPU + f.ClientCPU) * operations / 1e6
 	f.OtherCPU = max(0, (to.busy-from.busy).Seconds()-known) / to.at.Sub(from.at).Seconds() / float64(cores)
 	if m.disk != nil {
 		f.Flushes = float64(to.flushes-from.flushes) / operations
 	}
+	return nil
 }
 
 // timing is how long one measurement takes.

@@ -124,7 +124,47 @@ const userHZ = 100
 // their children that live, and of those that the roots have reaped. PostgreSQL
 // has a process for each connection. Unit of 10 ms.
 func treeCPU(roots []int) (time.Duration, error) {
-	ticks, found := 0, 0
+	// A child that is reaped meanwhile would be counted twice, or not at all:
+	// then all is read again.
+	for range 20 {
+		before, err := readStats(roots)
+		if err != nil {
+			return 0, err
+		}
+		children, err := childrenOf(roots)
+		if err != nil {
+			return 0, err
+		}
+		after, err := readStats(roots)
+		if err != nil {
+			return 0, err
+		}
+		if before.reaped == after.reaped {
+			return time.Duration(after.own+after.reaped+children) * time.Second / userHZ, nil
+		}
+	}
+	return 0, errors.New("children end all the time: their processor time cannot be told")
+}
+
+// readStats adds up the times of processes that must be there.
+func readStats(pids []int) (sum stat, err error) {
+	for _, pid := range pids {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return sum, err
+		}
+		s, err := parseStat(b)
+		if err != nil {
+			return sum, fmt.Errorf("process %d: %w", pid, err)
+		}
+		sum.own += s.own
+		sum.reaped += s.reaped
+	}
+	return sum, nil
+}
+
+// childrenOf gives the ticks of all children of roots.
+func childrenOf(roots []int) (ticks int, err error) {
 	all, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		return 0, err
@@ -134,22 +174,11 @@ func treeCPU(roots []int) (time.Duration, error) {
 		if err != nil {
 			continue // it has ended meanwhile
 		}
-		s, err := parseStat(b)
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", file, err)
-		}
-		switch {
-		case slices.Contains(roots, s.pid):
-			ticks += s.own + s.reaped
-			found++
-		case slices.Contains(roots, s.parent):
+		if s, err := parseStat(b); err == nil && slices.Contains(roots, s.parent) {
 			ticks += s.own
 		}
 	}
-	if found != len(roots) {
-		return 0, fmt.Errorf("%d of %d processes are there", found, len(roots))
-	}
-	return time.Duration(ticks) * time.Second / userHZ, nil
+	return ticks, nil
 }
 
 // stat is what is used of /proc/PID/stat; times in ticks.
