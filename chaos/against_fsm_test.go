@@ -175,7 +175,7 @@ func TestModelExplainsTheMachine(t *testing.T) {
 				says[op.Kind+" "+op.Answer.Says]++
 			}
 		}
-		f := Check(ops, nil)
+		f := Check(t.Context(), ops, nil, Limits{})
 		for _, r := range f.Reasons {
 			t.Errorf("seed %d: %s", seed, r)
 		}

@@ -173,6 +173,15 @@ func TestTheCheckerBarks(t *testing.T) {
 			},
 			func(f *Findings) bool { return !f.Linearizable },
 		},
+		"an index that was over, on another key": {
+			func(t *testing.T, ops []*Op, fills []Fill) ([]*Op, []Fill) {
+				o := find(t, ops, 6, func(o *Op) bool { return o.Kind == Commit })
+				first := find(t, ops, 0, func(x *Op) bool { return x.Key == o.Key })
+				first.Answer.Index = ops[0].Answer.Index + 1
+				return ops, fills
+			},
+			func(f *Findings) bool { return !f.Linearizable },
+		},
 		"an answer before its call": {
 			func(t *testing.T, ops []*Op, fills []Fill) ([]*Op, []Fill) {
 				o := find(t, ops, 5, replayedOp)
@@ -203,7 +212,7 @@ func TestTheCheckerBarks(t *testing.T) {
 			t.Parallel()
 			ops, fills := orderHistory(t, 8)
 			ops, fills = c.spoil(t, ops, fills)
-			if f := Check(ops, fills); !c.count(f) {
+			if f := Check(t.Context(), ops, fills, Limits{}); !c.count(f) {
 				t.Errorf("double grants %d, lost %d, differing %d, linearizable %v: %q", f.DoubleGrants, f.LostOutcomes, f.DifferingReplays, f.Linearizable, f.Reasons)
 			}
 		})
@@ -242,7 +251,7 @@ func TestTheCheckerBarksAtAnyChange(t *testing.T) {
 				part = append(part, x)
 			}
 		}
-		if explain(part, time.Second) != porcupine.Ok {
+		if explain(t.Context(), part, time.Second).result != porcupine.Ok {
 			caught++
 		}
 	}

@@ -110,7 +110,7 @@ func (l *lab) kept() {
 	}
 	f := &Findings{Linearizable: true}
 	parts := partition(l.history.Ops())
-	f.checkLinear(parts)
+	f.checkLinear(l.t.Context(), parts, Limits{})
 	f.checkReplays(parts)
 	for _, r := range f.Reasons {
 		l.t.Error(r)

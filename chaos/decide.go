@@ -11,6 +11,8 @@ type decided struct {
 	shows bool
 	// grant tells a reserve's answer from others: a claim, new or resumed.
 	grant, resumed bool
+	// wrote tells that the call changed the record, not time alone.
+	wrote bool
 }
 
 // decide gives all that may come of o at a time within t: the matrix of
@@ -18,6 +20,7 @@ type decided struct {
 func (s state) decide(o *Op, t span, p *Policy, birth int64) (out []decided) {
 	for _, v := range s.views(t, p, birth) {
 		v.s.now = max(v.s.now, v.t.earliest())
+		from := len(out)
 		switch o.Kind {
 		case Reserve:
 			out = append(out, v.reserve(o, p)...)
@@ -27,6 +30,9 @@ func (s state) decide(o *Op, t span, p *Policy, birth int64) (out []decided) {
 			out = append(out, v.get())
 		default:
 			out = append(out, v.withToken(o, p)...)
+		}
+		for i := from; i < len(out); i++ { // every change raises the version
+			out[i].wrote = out[i].s.version != v.s.version
 		}
 	}
 	return out

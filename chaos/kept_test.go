@@ -18,7 +18,7 @@ func TestKeptHistories(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := Check(ops, nil)
+		f := Check(t.Context(), ops, nil, Limits{})
 		for _, r := range f.Reasons {
 			t.Errorf("%s: %s", file, r)
 		}

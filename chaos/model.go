@@ -2,54 +2,19 @@ package chaos
 
 import (
 	"fmt"
-	"slices"
 	"sort"
-
-	"github.com/anishathalye/porcupine"
 )
 
 // step gives the states that s may be in after o was answered as it was; none
 // when the contract has no such answer.
-func (s state) step(o *Op, p *Policy, birth int64) []state {
-	switch {
-	case o.Fate == Nothing:
-		return []state{s}
-	case o.Fate == Unknown || o.Ghost:
-		return s.perhaps(o, p, birth)
-	}
+func (s state) step(o *Op, p *Policy, birth int64) (out []state) {
 	a := o.Answer
-	if a.Local && !p.RerunExpired && s.remembered(o, p, birth) {
-		return []state{s}
-	}
 	if a.Time < s.now {
 		return nil // time fell
 	}
-	var out []state
 	for _, d := range s.decide(o, at(a.Time), p, birth) {
 		if n, ok := d.matches(o); ok {
 			out = append(out, n)
-		}
-	}
-	return out
-}
-
-// mostCopies is how often one call may come into the log: a node that loses its
-// connection to the leader asks again, with the same attemptId or token.
-const mostCopies = 4
-
-// perhaps gives the states that s may be in after o was applied at unknown
-// times: never, once, or as often as it may come into the log.
-func (s state) perhaps(o *Op, p *Policy, birth int64) []state {
-	out := []state{s}
-	for from, copies := 0, 0; from < len(out) && copies < mostCopies; copies++ {
-		reached := out[from:]
-		from = len(out)
-		for _, r := range reached {
-			for _, d := range r.decide(o, span{r.now, forever}, p, birth) {
-				if d.s.changed(r) && !slices.Contains(out, d.s) {
-					out = append(out, d.s)
-				}
-			}
 		}
 	}
 	return out
@@ -70,11 +35,6 @@ func (s state) remembered(o *Op, p *Policy, birth int64) bool {
 		}
 	}
 	return false
-}
-
-func (s state) changed(before state) bool {
-	s.now = before.now
-	return s != before
 }
 
 // matches tells whether d is what o was answered, and gives the state with what
@@ -182,27 +142,6 @@ func (s *state) learn(r *Seen, status string) bool {
 		return r.outcome() == s.outcome
 	}
 	return true
-}
-
-// model gives the porcupine model of all keys. Histories are partitioned by
-// namespace and key before (partition); inputs are *Op.
-func model() porcupine.Model {
-	nd := porcupine.NondeterministicModel{
-		Init: func() []any { return []any{state{}} },
-		Step: func(st, in, _ any) []any {
-			o := in.(*Op)
-			next := st.(state).step(o, policyOf(o.NS), birthOf(o.Key))
-			out := make([]any, len(next))
-			for i, n := range next {
-				out[i] = n
-			}
-			return out
-		},
-		Equal:             func(a, b any) bool { return a.(state) == b.(state) },
-		DescribeOperation: func(in, _ any) string { return in.(*Op).String() },
-		DescribeState:     func(st any) string { return st.(state).String() },
-	}
-	return nd.ToModel()
 }
 
 // String shows s in the picture of a failing history.

@@ -57,7 +57,6 @@ type Op struct {
 	Fate   Fate    `json:"fate"`
 	Answer *Answer `json:"answer,omitempty"` // with fate known
 	Cause  string  `json:"cause,omitempty"`  // with the others
-	Ghost  bool    `json:"-"`                // a copy of a call that the cluster may have made itself
 }
 
 // Answer is what a decided call was told.

@@ -2,11 +2,8 @@ package chaos
 
 import (
 	"fmt"
-	"os"
 	"sort"
 	"strings"
-
-	"github.com/anishathalye/porcupine"
 )
 
 // Report is what a run came to.
@@ -27,7 +24,7 @@ type Report struct {
 	DoubleGrants     int    `json:"doubleGrants"`
 	LostOutcomes     int    `json:"lostOutcomes"`
 	DifferingReplays int    `json:"differingReplays"`
-	Linearizable     string `json:"linearizable"`
+	Linearizable     string `json:"linearizable"` // yes, no, undecided
 	LongestGapMs     int64  `json:"longestGapMs"`
 	WorstSkewMs      int64  `json:"worstSkewMs"` // of log time from this machine's clock
 
@@ -53,8 +50,11 @@ func (r *Report) wrong(format string, args ...any) {
 func (r *Report) take(f *Findings) {
 	r.Operations, r.Keys = f.Operations, f.Keys
 	r.DoubleGrants, r.LostOutcomes, r.DifferingReplays = f.DoubleGrants, f.LostOutcomes, f.DifferingReplays
-	if f.Linearizable {
+	switch {
+	case f.Linearizable && f.Undecided == 0:
 		r.Linearizable = "yes"
+	case f.Linearizable:
+		r.Linearizable = "undecided"
 	}
 	r.Reasons = append(r.Reasons, f.Reasons...)
 }
@@ -145,16 +145,4 @@ func (r *Report) Markdown() string {
 		line("| %s | %d | %d | %d ms, %d ms | %s |", f.Name, times, leader, quantile(ms, 0.5), quantile(ms, 1), proof)
 	}
 	return b.String()
-}
-
-// draw writes the picture of a key's calls, as far as the model explains them.
-func draw(path string, part []*Op) error {
-	ops := operations(part)
-	_, info := porcupine.CheckOperationsVerbose(model(), ops, partTime)
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return porcupine.Visualize(model(), info, f)
 }

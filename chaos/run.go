@@ -26,6 +26,8 @@ type Config struct {
 	Commit   string // of the source, for the report
 	Command  string // that runs this again, for the report
 
+	CheckWithin time.Duration // what Limits.Within is
+
 	MovableClock bool // Binary was built with the tag chaos
 
 	Progress func(format string, args ...any) // a line for people
@@ -51,10 +53,18 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	r.work(ctx)
 	r.report.LoadSeconds = time.Since(began).Seconds()
 	if ctx.Err() != nil {
-		return nil, errors.New("interrupted")
+		return nil, ErrInterrupted
 	}
 	r.audit(ctx)
-	r.judge()
+	if ctx.Err() != nil {
+		return nil, ErrInterrupted
+	}
+	// What is left needs no node: the checks have the processors to themselves.
+	r.end()
+	r.judge(ctx)
+	if ctx.Err() != nil {
+		return nil, ErrInterrupted
+	}
 	return r.report, nil
 }
 
@@ -232,14 +242,14 @@ func (r *runner) audit(ctx context.Context) {
 }
 
 // judge holds everything against the contract.
-func (r *runner) judge() {
+func (r *runner) judge(ctx context.Context) {
 	began := time.Now()
 	r.Progress("checking %d calls", len(r.history.Ops()))
 	fills, err := ReadLedger(r.fills)
 	if err != nil {
 		r.report.wrong("the exchange's book: %v", err)
 	}
-	f := Check(r.history.Ops(), fills)
+	f := Check(ctx, r.history.Ops(), fills, Limits{Within: r.CheckWithin, Progress: r.Progress})
 	r.report.take(f)
 	r.report.Fills = len(fills)
 	r.report.CheckSeconds = time.Since(began).Seconds()
@@ -263,20 +273,32 @@ func (r *runner) judge() {
 	}
 	r.report.conclude()
 	if len(f.Unexplained) > 0 {
-		if err := draw(filepath.Join(r.Dir, "linearizability.html"), f.Unexplained[0]); err != nil {
+		if err := draw(ctx, filepath.Join(r.Dir, "linearizability.html"), f.Unexplained[0]); err != nil {
 			r.report.Reasons = append(r.report.Reasons, "no picture: "+err.Error())
 		}
 	}
 }
 
-// close ends everything that open began, in the other order.
+// close ends everything that open began.
 func (r *runner) close() {
+	r.end()
+	if r.history != nil {
+		if err := r.history.Close(); err != nil {
+			r.Progress("%s", fmt.Sprintf("history: %v", err))
+		}
+	}
+}
+
+// end ends all processes, and takes networks and disks down.
+func (r *runner) end() {
 	if r.rig != nil {
 		_ = r.rig.fabric.Heal()
 		r.rig.nodes.killAll()
+		r.rig = nil
 	}
 	if r.ledger != nil {
 		r.ledger.kill()
+		r.ledger = nil
 	}
 	if r.caller != nil {
 		r.caller.Close()
@@ -286,9 +308,5 @@ func (r *runner) close() {
 			r.Progress("cleaning up: %v", err)
 		}
 	}
-	if r.history != nil {
-		if err := r.history.Close(); err != nil {
-			r.Progress("%s", fmt.Sprintf("history: %v", err))
-		}
-	}
+	r.closers = nil
 }

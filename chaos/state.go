@@ -20,13 +20,14 @@ type span struct{ lo, hi int64 }
 
 const forever = math.MaxInt64 / 4
 
-func at(t int64) span            { return span{t, t} }
-func (s span) add(d int64) span  { return span{s.lo + d, min(s.hi+d, forever)} }
-func (s span) empty() bool       { return s.lo > s.hi }
-func (s span) has(t int64) bool  { return s.lo <= t && t <= s.hi }
-func (s span) earliest() int64   { return s.lo }
-func (s span) below(t span) span { return span{s.lo, min(s.hi, t.hi)} } // s where s <= t
-func (s span) above(t span) span { return span{max(s.lo, t.lo), s.hi} } // s where s >= t
+func at(t int64) span               { return span{t, t} }
+func (s span) add(d int64) span     { return span{s.lo + d, min(s.hi+d, forever)} }
+func (s span) empty() bool          { return s.lo > s.hi }
+func (s span) has(t int64) bool     { return s.lo <= t && t <= s.hi }
+func (s span) contains(t span) bool { return s.lo <= t.lo && t.hi <= s.hi }
+func (s span) earliest() int64      { return s.lo }
+func (s span) below(t span) span    { return span{s.lo, min(s.hi, t.hi)} } // s where s <= t
+func (s span) above(t span) span    { return span{max(s.lo, t.lo), s.hi} } // s where s >= t
 
 // state is one key as the model knows it. Where a call of unknown fate may have
 // changed it, the checker keeps several.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -39,6 +40,7 @@ type chaosOptions struct {
 	format   string
 	into     string
 	commit   string
+	within   time.Duration
 }
 
 func (a *app) chaosRunCommand() *cobra.Command {
@@ -77,6 +79,7 @@ the answers, a picture; and says what to type to run it again.`,
 	f.BoolVar(&o.keep, "keep", false, "keep the directory when the run passes, too")
 	f.StringVarP(&o.format, "output", "o", "text", "text, json, or md (the tables of docs/RELIABILITY.md)")
 	f.StringVar(&o.commit, "commit", commitOf(buildVersion()), "commit of the source, for the tables")
+	f.DurationVar(&o.within, "check-within", chaos.CheckTime, "how long the check may take; what it does not decide fails the run")
 	f.StringVar(&o.into, "into", "", "FILE#BLOCK: put the tables of a run that passed into that block of a document")
 	return cmd
 }
@@ -122,6 +125,8 @@ func (o *chaosOptions) check() ([]*chaos.Fault, error) {
 		return nil, usagef("--nodes %d: use 1 to 9", o.nodes)
 	case o.length <= 0:
 		return nil, usagef("--for %v: use a duration above zero", o.length)
+	case o.within <= 0:
+		return nil, usagef("--check-within %v: use a duration above zero", o.within)
 	case o.clients < 1:
 		return nil, usagef("--clients %d: use 1 or more", o.clients)
 	case !known:
@@ -155,10 +160,16 @@ func (a *app) chaosRun(ctx context.Context, o chaosOptions) error {
 	report, err := chaos.Run(ctx, chaos.Config{
 		Binary: binary, Nodes: o.nodes, For: o.length, Faults: faults, Workload: o.workload,
 		Clients: o.clients, Seed: o.seed, Dir: o.dir, Commit: o.commit, Command: o.command(),
-		MovableClock: movableClock,
-		Progress:     func(format string, args ...any) { fmt.Fprintf(a.stderr, format+"\n", args...) },
+		MovableClock: movableClock, CheckWithin: o.within, Progress: a.progress,
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, chaos.ErrInterrupted) || err != nil && ctx.Err() != nil:
+		if made && !o.keep {
+			_ = os.RemoveAll(o.dir)
+			return &exitError{exitInterrupted, "interrupted; what was started is ended and removed", "--keep keeps the history next time: " + o.command() + " --keep"}
+		}
+		return &exitError{exitInterrupted, "interrupted; what was started is ended and removed", "check what there is: onced chaos check " + quote(o.dir)}
+	case err != nil:
 		return &exitError{exitInternal, "chaos: " + err.Error(), "look at " + o.dir}
 	}
 	for _, reason := range report.Reasons {
@@ -166,6 +177,9 @@ func (a *app) chaosRun(ctx context.Context, o chaosOptions) error {
 	}
 	if !report.Pass {
 		fmt.Fprintf(a.stderr, "kept: %s\nagain: %s\n", o.dir, report.Command)
+		if report.Linearizable == "undecided" {
+			fmt.Fprintf(a.stderr, "to go on with the check: onced chaos check %s --within 1h\n", o.dir)
+		}
 	} else if made && !o.keep {
 		_ = os.RemoveAll(o.dir)
 	}
@@ -190,6 +204,9 @@ func (a *app) chaosRun(ctx context.Context, o chaosOptions) error {
 	return err
 }
 
+// progress writes a line for people.
+func (a *app) progress(format string, args ...any) { fmt.Fprintf(a.stderr, format+"\n", args...) }
+
 // commitOf leaves of a version what names the source.
 func commitOf(version string) string { return strings.TrimPrefix(version, "devel-") }
 
@@ -213,13 +230,17 @@ func (a *app) chaosFaultsCommand() *cobra.Command {
 }
 
 func (a *app) chaosCheckCommand() *cobra.Command {
-	return &cobra.Command{
+	limits := chaos.Limits{Progress: a.progress}
+	cmd := &cobra.Command{
 		Use:     "check DIRECTORY",
 		Short:   "Check the history that a run has kept, again",
-		Example: "  onced chaos check ./chaos-run",
+		Example: "  onced chaos check ./chaos-run\n  onced chaos check ./chaos-run --within 1h",
 		Args:    cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			report, err := chaos.CheckAgain(args[0])
+		RunE: func(cmd *cobra.Command, args []string) error {
+			report, err := chaos.CheckAgain(cmd.Context(), args[0], limits)
+			if errors.Is(err, chaos.ErrInterrupted) {
+				return &exitError{exitInterrupted, err.Error(), ""}
+			}
 			if err != nil {
 				return &exitError{exitUsage, err.Error(), ""}
 			}
@@ -233,6 +254,8 @@ func (a *app) chaosCheckCommand() *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().DurationVar(&limits.Within, "within", chaos.CheckTime, "how long it may take; what it does not decide fails the check")
+	return cmd
 }
 
 func (a *app) chaosLedgerCommand() *cobra.Command {
