@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -346,15 +347,20 @@ func BenchmarkSnapshotRead(b *testing.B) {
 // BenchmarkSweep is one sweep of the default limit with everything due, first
 // for the response and then for the record.
 func BenchmarkSweep(b *testing.B) {
-	for _, what := range []string{"tombstone", "remove"} {
+	for _, what := range []string{"tombstone", "tombstone/restored", "remove", "remove/restored"} {
 		b.Run(what, func(b *testing.B) {
+			what, restart := strings.CutSuffix(what, "/restored")
 			raw := snapshotOf(b, benchOf(sizes()[1]).m)
 			var m *Machine
 			var worst time.Duration
 			w := startWatch(b)
 			for range b.N {
 				for m == nil || m.store.records.Len() < 2*DefaultSweepLimit || what == "tombstone" && m.spaces["default"].dropped[Committed] > int64(sizes()[1])-DefaultSweepLimit {
-					m = restored(b, raw)
+					if restart { // its pages are in key order, not in that of expiry
+						m = restored(b, raw)
+					} else {
+						m = newBench(sizes()[1]).m
+					}
 					m.Apply(m.Index()+1, &Entry{TimeUs: int64(m.now.Add(map[string]time.Duration{"tombstone": 25, "remove": 240}[what] * time.Hour))})
 				}
 				before := w.sum

@@ -227,7 +227,7 @@ func audit(tb testing.TB, m *Machine) {
 			tb.Fatalf("page %d is kept with nothing in it", no)
 		}
 	}
-	if used != s.used || dead != s.dead || dead > used/4+s.slack {
+	if used != s.used || dead != s.dead || dead > used/3+s.slack {
 		tb.Fatalf("counted %d bytes, %d of them dead; there are %d and %d", s.used, s.dead, used, dead)
 	}
 	for name, c := range want {

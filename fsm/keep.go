@@ -43,10 +43,11 @@ func (m *Machine) put(sp *space, r *Record) {
 	m.store.put(sp.number, r)
 }
 
-// remove takes r out, and the pointer of its fingerprint with it.
-func (m *Machine) remove(sp *space, r *Record) {
+// remove takes out r, which is the record at x, and the pointer of its
+// fingerprint with it.
+func (m *Machine) remove(sp *space, x ref, r *Record) {
 	m.take(sp, r)
-	m.store.delete(sp.number, r.Key)
+	m.store.delete(x)
 	if r.Fingerprint != "" {
 		m.dropFingerprint(r)
 	}

@@ -84,6 +84,7 @@ func (m *Machine) Apply(index uint64, e *Entry) []Result {
 	if ticked {
 		m.recordTick()
 	}
+	m.store.tidy()
 	return results
 }
 

@@ -151,10 +151,10 @@ func (p *pages) freeze() [][]byte {
 	return p.list
 }
 
-// worst gives the page with the most dead bytes, when more than a quarter of
-// all bytes are dead.
+// worst gives the page with the most dead bytes, when more than a third of all
+// bytes are dead.
 func (p *pages) worst() (no int, ok bool) {
-	if p.dead <= p.used/4+p.slack {
+	if p.dead <= p.used/3+p.slack {
 		return 0, false
 	}
 	for i, u := range p.use {

@@ -62,11 +62,16 @@ func (s *store) bySpace(a, b ref, at func(packed) Time) bool {
 
 // record unpacks the one at r.
 func (s *store) record(r ref) *Record {
+	rec := new(Record)
+	s.read(rec, r)
+	return rec
+}
+
+// read unpacks the one at r into rec.
+func (s *store) read(rec *Record, r ref) {
 	b := s.at(r)
 	space, _, _ := b.id()
-	rec := new(Record)
 	unpack(rec, b, s.names[space])
-	return rec
 }
 
 // write keeps r and gives where.
@@ -92,29 +97,24 @@ func (s *store) put(space uint32, r *Record) {
 	}
 	if replaced {
 		s.free(was)
-		s.tidy()
 	}
+	s.hint = btree.PathHint{} // what is put next without a look-up is elsewhere
 }
 
-// delete takes out the record that r has the key of.
-func (s *store) delete(space uint32, key string) {
-	s.hint = btree.PathHint{}
-	r, ok := s.find(space, key, &s.hint)
-	if !ok {
-		return
-	}
-	s.records.DeleteHint(r, &s.hint)
+// delete takes out the record at r.
+func (s *store) delete(r ref) {
+	s.records.Delete(r)
 	for _, o := range s.orders() {
 		if o.holds(s.at(r)) {
 			o.tree.Delete(r)
 		}
 	}
 	s.free(r)
-	s.tidy()
 }
 
 // tidy moves what is live out of the pages with the most dead bytes, until no
-// more than a quarter of the memory is dead.
+// more than a third of the memory is dead. Every ref that was held outside the
+// trees is void after it.
 func (s *store) tidy() {
 	for no, ok := s.worst(); ok; no, ok = s.worst() {
 		s.shut(no) // nothing is moved into it

@@ -24,16 +24,16 @@ func (m *Machine) sweep(c *Command) Result {
 func (m *Machine) drain(left int, res *Result) int {
 	for left > 0 && len(m.draining) > 0 {
 		sp := m.draining[0]
-		var batch []*Record
+		var batch []ref
 		m.store.ascend(m.store.records, 0, sp.number, "", func(x ref) bool {
 			if space, _, _ := m.store.at(x).id(); space != sp.number || len(batch) == left {
 				return false
 			}
-			batch = append(batch, m.store.record(x))
+			batch = append(batch, x)
 			return true
 		})
-		for _, r := range batch {
-			m.remove(sp, r)
+		for _, x := range batch {
+			m.remove(sp, x, m.store.record(x))
 		}
 		if sp.records == 0 || len(batch) < left {
 			m.draining = m.draining[1:]
@@ -46,29 +46,30 @@ func (m *Machine) drain(left int, res *Result) int {
 
 func (m *Machine) sweepDue(left int, res *Result) int {
 	var raised []*space
+	var r Record
 	for ; left > 0; left-- {
 		first, ok := m.store.dues.Min()
 		if !ok || m.now < m.store.at(first).at() {
 			break
 		}
-		r := m.store.record(first)
+		m.store.read(&r, first)
 		sp := m.spaces[r.Namespace]
 		if r.Settled() && !r.Dropped && m.now < r.RetainedUntil && mutant != "notombstone" {
-			m.take(sp, r)
+			m.take(sp, &r)
 			if mutant != "sweepversion" {
 				r.Version++
 			}
 			r.Dropped = true
 			r.Response, r.HasResponse, r.Redacted = nil, false, nil
-			m.put(sp, r)
+			m.put(sp, &r)
 			res.Tombstoned++
 			continue
 		}
 		if sp.horizon == 0 {
 			raised = append(raised, sp)
 		}
-		m.raiseHorizon(sp, r)
-		m.remove(sp, r)
+		m.raiseHorizon(sp, &r)
+		m.remove(sp, first, &r)
 		res.Dropped++
 	}
 	for _, sp := range raised {
@@ -78,20 +79,21 @@ func (m *Machine) sweepDue(left int, res *Result) int {
 }
 
 func (m *Machine) sweepLapsed(left int, res *Result) {
-	var batch []*Record
+	var batch []ref
 	m.lapsing(func(sp *space, first ref) bool {
 		m.store.lapses.Ascend(first, func(x ref) bool {
 			b := m.store.at(x)
 			if space, _, _ := b.id(); space != sp.number || m.now < b.lapse() || len(batch) == left {
 				return false
 			}
-			batch = append(batch, m.store.record(x))
+			batch = append(batch, x)
 			return true
 		})
 		return len(batch) < left
 	})
-	for _, r := range batch {
-		m.remove(m.spaces[r.Namespace], r)
+	for _, x := range batch {
+		r := m.store.record(x)
+		m.remove(m.spaces[r.Namespace], x, r)
 	}
 	res.Dropped += len(batch)
 }
