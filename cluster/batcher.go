@@ -32,8 +32,15 @@ type proposal struct {
 	ctx   context.Context
 	cmds  []*fsm.Command
 	bytes int
-	state atomic.Int32 // waiting, taken or given up
-	done  chan outcome // receives one outcome, once taken
+	state atomic.Int32  // waiting, taken or given up
+	out   outcome       // once done
+	done  chan struct{} // receives one value, once taken
+}
+
+// end gives a taken proposal its outcome.
+func (p *proposal) end(o outcome) {
+	p.out = o
+	p.done <- struct{}{}
 }
 
 const (
@@ -43,7 +50,7 @@ const (
 )
 
 func newProposal(ctx context.Context, cmds []*fsm.Command) *proposal {
-	p := &proposal{ctx: ctx, cmds: cmds, done: make(chan outcome, 1)}
+	p := &proposal{ctx: ctx, cmds: cmds, done: make(chan struct{}, 1)}
 	for _, c := range cmds {
 		p.bytes += proto.Size(c) + 4
 	}
@@ -76,8 +83,8 @@ func (b *batcher) submit(ctx context.Context, p *proposal) outcome {
 		return outcome{fate: refused, err: errOverloaded}
 	}
 	select {
-	case o := <-p.done:
-		return o
+	case <-p.done:
+		return p.out
 	case <-ctx.Done():
 	case <-b.node.ctx.Done():
 	}
@@ -85,8 +92,8 @@ func (b *batcher) submit(ctx context.Context, p *proposal) outcome {
 		return outcome{fate: refused, err: ended(ctx, errLate)}
 	}
 	select {
-	case o := <-p.done:
-		return o
+	case <-p.done:
+		return p.out
 	default:
 		return outcome{fate: unknown, err: ended(ctx, errNoAnswer)}
 	}
@@ -118,7 +125,7 @@ func (p *proposal) take() bool {
 		return false
 	}
 	if p.ctx.Err() != nil {
-		p.done <- outcome{fate: refused, err: errLate}
+		p.end(outcome{fate: refused, err: errLate})
 		return false
 	}
 	return true
@@ -135,7 +142,7 @@ func answer(batch []*proposal, o outcome) {
 			next += len(p.cmds)
 			mine.decision = &d
 		}
-		p.done <- mine
+		p.end(mine)
 	}
 }
 

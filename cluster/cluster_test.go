@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 
 // trio is a cluster of nodes in this process, over real TCP on loopback.
 type trio struct {
-	t       *testing.T
+	t       testing.TB
 	dir     string // empty: in memory
 	members []Member
 	nodes   []*Node // nil: stopped
@@ -34,7 +34,7 @@ type trio struct {
 }
 
 // newTrio opens size nodes and waits until all are ready.
-func newTrio(t *testing.T, size int, dir string, mod func(*Config)) *trio {
+func newTrio(t testing.TB, size int, dir string, mod func(*Config)) *trio {
 	t.Helper()
 	c := &trio{t: t, dir: dir, nodes: make([]*Node, size), mod: mod, halts: make(chan *HaltError, 16)}
 	var listeners []net.Listener
@@ -234,7 +234,7 @@ func commitCmd(key string, token uint64) *fsm.Command {
 }
 
 // decide has one command decided within a generous deadline.
-func decide(t *testing.T, n *Node, c *fsm.Command) (fsm.Result, *fsm.Decision) {
+func decide(t testing.TB, n *Node, c *fsm.Command) (fsm.Result, *fsm.Decision) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -246,7 +246,7 @@ func decide(t *testing.T, n *Node, c *fsm.Command) (fsm.Result, *fsm.Decision) {
 }
 
 // settled reserves and commits a key.
-func settled(t *testing.T, n *Node, key string) fsm.Result {
+func settled(t testing.TB, n *Node, key string) fsm.Result {
 	t.Helper()
 	r, _ := decide(t, n, reserveCmd(key))
 	if r.Outcome != fsm.OutcomeReserved {

@@ -90,9 +90,11 @@ func (n *Node) decideAll(ctx context.Context, cmds []*fsm.Command) (*fsm.Decisio
 	for len(cmds) > 0 {
 		part := cmds[:entryPrefix(cmds)]
 		d, err := n.decide(ctx, part)
-		switch {
-		case err != nil && len(all.Results) == 0 && len(part) == len(cmds):
+		switch whole := len(all.Results) == 0 && len(part) == len(cmds); {
+		case whole && err != nil: // not a nil *idem.Error in an error
 			return nil, err
+		case whole:
+			return d, nil
 		case err != nil:
 			// Some are decided: each of the others tells for itself.
 			for i := range cmds {
