@@ -30,6 +30,7 @@ type postgres struct {
 var postgresSettings = []string{
 	"fsync=on", "synchronous_commit=on", "full_page_writes=on", "wal_sync_method=fdatasync", "shared_buffers=1GB",
 	"max_connections=400", "checkpoint_timeout=1h", "max_wal_size=16GB", "autovacuum=off",
+	"dynamic_shared_memory_type=mmap", // in its directory, which goes
 }
 
 func (p *postgres) begin(ctx context.Context, dir string) error {
@@ -115,7 +116,7 @@ func postgresOwner(dir string) (*syscall.Credential, error) {
 
 func (p *postgres) end() {
 	if p.server != nil {
-		stop(syscall.SIGINT, p.server) // "fast": it does not wait for clients
+		stop(syscall.SIGQUIT, p.server) // at once: nobody needs its data any more
 	}
 }
 
