@@ -93,7 +93,11 @@ func judgeFirstStart(self identity, m Member, r *peerpb.HelloReply) *helloRefusa
 // started before, that is lost data, not a first start (raft-traps 0.9).
 func checkState(id identity, hasState bool) error {
 	if id.Initialised && !hasState && mutant != "nomarker" {
-		return refusef("%s has started before, but its %s is empty. Put the old disk back, or remove %[1]s and add the machine under a new id.", id.NodeID, raftFile)
+		return emptied(id.NodeID)
 	}
 	return nil
+}
+
+func emptied(nodeID string) error {
+	return refusef("%s has started before, but its %s is empty. Put the old disk back, or remove %[1]s and add the machine under a new id.", nodeID, raftFile)
 }

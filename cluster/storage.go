@@ -153,7 +153,7 @@ func (s *storage) openWAL(cfg Config, contents boltContents, stable *stableStore
 	})
 	switch {
 	case errors.Is(err, errNoState):
-		return nil, refusef("%s holds log segments, but the %s beside it is empty. Put the old disk back, or remove this node and add the machine under a new id.", path, raftFile)
+		return nil, emptied(cfg.NodeID)
 	case errors.Is(err, fs.ErrPermission), noSpace(err):
 		return nil, refusef("%s cannot be opened: %w", path, err)
 	case err != nil:

@@ -193,8 +193,8 @@ func flipped(name string, at int, bit int) func(dir string) error {
 }
 
 // A flipped bit in what was written is noticed, wherever it is; behind it, it is
-// nothing. After a kill only the last append may pass for one that was cut off,
-// and then it is gone whole.
+// nothing. After a kill only the length of the last append may make it pass for
+// one that was cut off, and then it is gone whole.
 func TestWALFlippedBits(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{false, true} {
@@ -209,13 +209,13 @@ func TestWALFlippedBits(t *testing.T) {
 			flip := func(name string, at int) {
 				what := fmt.Sprintf("flip in byte %d of %s, written up to %d", at, name, w.ends[name])
 				refused, lost := w.open(t, what, flipped(name, at, rnd.IntN(8)))
-				last := name == w.newest && at >= w.lastBatch
+				length := name == w.newest && at >= w.lastBatch+4 && at < w.lastBatch+walFrameLen
 				switch written := at < w.ends[name]; {
 				case refused && written:
 					noticed++
 				case !refused && !lost && !written:
 					harmless++
-				case lost && written && last && killed:
+				case lost && length && killed:
 					dropped++
 				default:
 					t.Errorf("%s: refused %v, last entry lost %v", what, refused, lost)
@@ -274,6 +274,12 @@ func TestWALLostFiles(t *testing.T) {
 				}
 			}
 			other := w.file(t, names[(i+1)%len(names)])
+			refused("a sector of "+name+" zeroed", func(dir string) error {
+				b := bytes.Clone(w.file(t, name))
+				at := w.ends[name] / 2 &^ (walSector - 1)
+				clear(b[at : at+walSector])
+				return os.WriteFile(filepath.Join(dir, name), b, 0o600)
+			})
 			refused("another segment's bytes in "+name, func(dir string) error { return os.WriteFile(filepath.Join(dir, name), other, 0o600) })
 			if name == w.newest && killed {
 				continue // as if its appends had not been synced: see walcheck.go

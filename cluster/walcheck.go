@@ -57,8 +57,9 @@ const (
 var errNoState = errors.New("there are log segments, but no list of them")
 
 // checkWAL tells whether the segments in dir are whole and gives the indexes in
-// them. It mends what a crash leaves.
-func checkWAL(files types.VFS, dir string, meta *walMeta) ([]indexRange, error) {
+// them. It mends what a crash leaves, or a failed write, of which acked tells the
+// last entry before it; nil: that is not known.
+func checkWAL(files types.VFS, dir string, meta *walMeta, acked *uint64) ([]indexRange, error) {
 	state, found, err := meta.load()
 	if err != nil {
 		return nil, err
@@ -88,7 +89,7 @@ func checkWAL(files types.VFS, dir string, meta *walMeta) ([]indexRange, error) 
 			next = info.MaxIndex + 1
 			continue
 		}
-		scan, err := checkTail(files, dir, info, meta.getMark())
+		scan, err := checkTail(files, dir, info, meta.getMark(), acked)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
@@ -132,7 +133,7 @@ func checkSealed(files types.VFS, dir string, info types.SegmentInfo) error {
 
 // checkTail checks the last segment and takes away what a crash left of an
 // append or of the making of the file.
-func checkTail(files types.VFS, dir string, info types.SegmentInfo, mark walMark) (walScan, error) {
+func checkTail(files types.VFS, dir string, info types.SegmentInfo, mark walMark, acked *uint64) (walScan, error) {
 	none := walScan{next: info.BaseIndex}
 	if mark.Created != info.ID {
 		// The crash was before the file was surely there: nothing is in it.
@@ -154,7 +155,8 @@ func checkTail(files types.VFS, dir string, info types.SegmentInfo, mark walMark
 	if len(rest) == 0 {
 		return scan, nil
 	}
-	if laterBatch(b, scan.end) || !cutOff(b, scan.end, info) {
+	unacked := acked != nil && scan.next > *acked
+	if !unacked && (laterBatch(b, scan.end) || !cutOff(b, scan.end, info)) {
 		return none, fmt.Errorf("log entry %d and what follows is not what was written", scan.next)
 	}
 	f, err := files.OpenWriter(dir, segment.FileName(info))

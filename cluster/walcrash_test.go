@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
@@ -26,6 +27,7 @@ type crashDisk struct {
 	ghost map[string]*crashFile // deleted since the last start: a power cut may bring them back
 	conf  map[string][]byte     // settings: each Set is whole or did not happen
 	left  int                   // operations until the power goes; negative: never
+	full  bool                  // there is no room
 }
 
 // crashFile is a file as it is and as it surely comes back.
@@ -94,6 +96,12 @@ func (p *power) cut() {
 	}
 }
 
+func (p *power) isGone() bool {
+	p.disk.mu.Lock()
+	defer p.disk.mu.Unlock()
+	return p.gone
+}
+
 // kill ends the process and leaves what it wrote.
 func (p *power) kill() {
 	p.disk.mu.Lock()
@@ -112,6 +120,9 @@ func (p *power) ListDir(string) (names []string, err error) {
 func (p *power) Create(_, name string, size uint64) (types.WritableFile, error) {
 	f := &crashFile{now: make([]byte, size)}
 	err := p.op(func() error {
+		if p.disk.full {
+			return syscall.ENOSPC
+		}
 		if p.disk.files[name] != nil {
 			return os.ErrExist
 		}
@@ -171,14 +182,20 @@ func (o *openFile) ReadAt(b []byte, at int64) (int, error) {
 }
 
 func (o *openFile) WriteAt(b []byte, at int64) (int, error) {
+	n := len(b)
 	err := o.p.op(func() error {
+		if o.p.disk.full {
+			n = o.p.disk.rng.IntN(n/walSector+1) * walSector
+			copy(o.f.now[at:], b[:n])
+			return syscall.ENOSPC
+		}
 		if need := int(at) + len(b); need > len(o.f.now) {
 			o.f.now = append(o.f.now, make([]byte, need-len(o.f.now))...)
 		}
 		copy(o.f.now[at:], b)
 		return nil
 	})
-	return len(b), err
+	return n, err
 }
 
 func (o *openFile) Sync() error {
@@ -194,7 +211,13 @@ type crashConf struct {
 }
 
 func (c crashConf) Set(key, val []byte) error {
-	return c.p.op(func() error { c.p.disk.conf[string(key)] = slices.Clone(val); return nil })
+	return c.p.op(func() error {
+		if c.p.disk.full && c.p.disk.rng.IntN(2) == 0 { // bbolt has free pages, or none
+			return syscall.ENOSPC
+		}
+		c.p.disk.conf[string(key)] = slices.Clone(val)
+		return nil
+	})
 }
 
 func (c crashConf) Get(key []byte) ([]byte, error) {
@@ -388,7 +411,12 @@ func TestWALPowerCuts(t *testing.T) {
 			c.disk.mu.Lock()
 			c.disk.left = 1 + c.disk.rng.IntN(150)
 			c.disk.mu.Unlock()
-			for c.step(t) == nil {
+			var err error
+			for err == nil {
+				err = c.step(t)
+			}
+			if !errors.Is(err, errPower) && !c.p.isGone() {
+				t.Fatalf("seed %d, round %d: %v", seed, round, err)
 			}
 			c.p.cut()
 			cuts++
@@ -414,6 +442,61 @@ func TestWALPowerCuts(t *testing.T) {
 		c.end()
 	}
 	t.Logf("%d power cuts", cuts)
+}
+
+// A full disk refuses, again and again, and nothing is lost; once there is room
+// the log goes on. raft-wal itself would not: it forgets to make a new segment.
+func TestWALFullDisk(t *testing.T) {
+	t.Parallel()
+	refused := 0
+	for seed := range uint64(crashSeeds) {
+		c := newCrashLog(seed + 1000)
+		if err := c.open(); err != nil {
+			t.Fatal(err)
+		}
+		for round := range 40 {
+			when := fmt.Sprintf("seed %d, round %d", seed, round)
+			for range c.disk.rng.IntN(20) {
+				if err := c.step(t); err != nil {
+					t.Fatalf("%s: %v", when, err)
+				}
+			}
+			c.setFull(true)
+			var err error
+			for range c.disk.rng.IntN(6) {
+				if err = c.step(t); err != nil {
+					break
+				}
+			}
+			for range c.disk.rng.IntN(3) { // it stays full
+				if err == nil {
+					break
+				}
+				if refused++; !errors.Is(err, syscall.ENOSPC) || errors.Is(err, errDamaged) {
+					t.Fatalf("%s: refused with %v", when, err)
+				}
+				_ = c.wal.DeleteRange(1, 0)
+			}
+			c.setFull(false)
+			if err := c.wal.DeleteRange(1, 0); err != nil {
+				t.Fatalf("%s: there is room again: %v", when, err)
+			}
+			if round%5 == 4 {
+				if err := c.open(); err != nil {
+					t.Fatalf("%s: not opened: %v", when, err)
+				}
+			}
+			c.check(t, when)
+		}
+		c.end()
+	}
+	t.Logf("refused %d times", refused)
+}
+
+func (c *crashLog) setFull(full bool) {
+	c.disk.mu.Lock()
+	defer c.disk.mu.Unlock()
+	c.disk.full = full
 }
 
 // crashSeeds is raised by hand: 2,000 take a few minutes.

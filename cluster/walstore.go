@@ -53,7 +53,7 @@ func openWAL(cfg walConfig) (*walStore, []indexRange, error) {
 		cfg.size = walSegmentSize
 	}
 	s := &walStore{cfg: cfg, meta: &walMeta{stable: cfg.stable}}
-	log, ranges, err := s.open()
+	log, ranges, err := s.open(nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -64,8 +64,8 @@ func openWAL(cfg walConfig) (*walStore, []indexRange, error) {
 	return s, ranges, nil
 }
 
-func (s *walStore) open() (*wal.WAL, []indexRange, error) {
-	ranges, err := checkWAL(s.cfg.files, s.cfg.dir, s.meta)
+func (s *walStore) open(acked *uint64) (*wal.WAL, []indexRange, error) {
+	ranges, err := checkWAL(s.cfg.files, s.cfg.dir, s.meta, acked)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -220,7 +220,8 @@ func (s *walStore) write(f func() error) error {
 
 func (s *walStore) reopen() error {
 	s.broken = true
-	log, ranges, err := s.open()
+	acked := s.acked.Load()
+	log, ranges, err := s.open(&acked)
 	if err != nil {
 		return err
 	}
@@ -228,7 +229,7 @@ func (s *walStore) reopen() error {
 	if len(ranges) > 0 {
 		last = ranges[0].last
 	}
-	if acked := s.acked.Load(); last < acked {
+	if last < acked {
 		return errors.Join(fmt.Errorf("%w: the log ends at entry %d, but %d was stored", errDamaged, last, acked), log.Close())
 	}
 	old := s.log.Swap(log)

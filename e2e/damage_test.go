@@ -129,14 +129,20 @@ func TestFlippedByte(t *testing.T) {
 	for round := range 3 {
 		i := (c.leader() + round) % 3
 		c.proc[i].kill()
-		path := filepath.Join(c.data(i), "raft.db")
-		whole := read(t, path)
-		index := flip(t, path, fmt.Sprintf("flipped-key-%04d", 10*round), round)
+		text := fmt.Sprintf("flipped-key-%04d", 10*round)
+		path, whole, says := filepath.Join(c.data(i), "raft.db"), []byte(nil), ""
+		if os.Getenv("ONCED_LOG_STORE") == "wal" {
+			path, whole = flipSegment(t, filepath.Join(c.data(i), "wal"), text, round)
+			says = filepath.Base(path)
+		} else {
+			whole = read(t, path)
+			says = fmt.Sprint(flip(t, path, text, round))
+		}
 		c.start(i)
-		c.refuses(t, i, 70, fmt.Sprintf("n%d", i+1), fmt.Sprint(index))
+		c.refuses(t, i, 70, fmt.Sprintf("n%d", i+1), says)
 		// Again: it stays out.
 		c.start(i)
-		c.refuses(t, i, 70, fmt.Sprint(index))
+		c.refuses(t, i, 70, says)
 		a := c.call((i+1)%3, "default", "reserve", map[string]any{"key": fmt.Sprintf("flipped-more-%04d", round), "lease": "10m"})
 		if a.status != 201 {
 			t.Errorf("the other two: %s", a)
@@ -179,6 +185,24 @@ func flip(t *testing.T, path, text string, bit int) (index uint64) {
 		t.Fatal(err)
 	}
 	return index
+}
+
+// flipSegment does the same in the log segments of dir, and gives the segment
+// and what was in it.
+func flipSegment(t *testing.T, dir, text string, bit int) (path string, whole []byte) {
+	t.Helper()
+	paths, _ := filepath.Glob(filepath.Join(dir, "*.wal"))
+	for _, path := range paths {
+		whole := read(t, path)
+		if at := bytes.Index(whole, []byte(text)); at >= 0 {
+			changed := bytes.Clone(whole)
+			changed[at+len(text)-1] ^= 1 << bit
+			write(t, path, changed)
+			return path, whole
+		}
+	}
+	t.Fatalf("no segment of %d in %s holds %s", len(paths), dir, text)
+	return "", nil
 }
 
 func move(t *testing.T, from, to string) {

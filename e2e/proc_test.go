@@ -59,7 +59,8 @@ func startProcess(t testing.TB, name string, args ...string) *process {
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	p.cmd.SysProcAttr = ownProcess()
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "ONCED_") { // settings of the server's own
+		// Settings of the server's own, but for the store that the tests are run with.
+		if !strings.HasPrefix(v, "ONCED_") || strings.HasPrefix(v, "ONCED_LOG_STORE=") {
 			p.cmd.Env = append(p.cmd.Env, v)
 		}
 	}
