@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,6 +30,20 @@ const (
 	cutTime      = time.Second
 	handOverTime = 3 * time.Second
 )
+
+// gcPercent lets the heap grow to five times what lives before it is collected:
+// a node's garbage is short-lived and much, and to look at the records again
+// and again for its sake costs much of the processor. GOMEMLIMIT
+// bounds it all the same.
+const gcPercent = 400
+
+// relaxGC sets gcPercent, unless whoever started the process has said
+// otherwise. The runtime reads GOGC itself, whatever the command was given.
+func relaxGC() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+}
 
 // instance is one node in this process: the node, and its HTTP server.
 type instance struct {
@@ -51,6 +67,7 @@ type instanceConfig struct {
 // openInstance opens the node and then serves the API. The error is a
 // *cluster.HaltError when the node refuses to start.
 func openInstance(ctx context.Context, c instanceConfig) (*instance, error) {
+	relaxGC()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	c.cluster.Metrics = registry
