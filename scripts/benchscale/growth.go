@@ -28,7 +28,7 @@ func (r *runner) growth(ctx context.Context) error {
 			return err
 		}
 		g := &grown{size: size, c: c}
-		if g.empty, err = heaps(ctx, c, false, time.Time{}); err != nil {
+		if g.empty, err = heaps(ctx, c); err != nil {
 			return err
 		}
 		if err := r.fill(ctx, c, "default", size); err != nil {
@@ -85,28 +85,45 @@ func (r *runner) growth(ctx context.Context) error {
 // collectEvery is how long the Go runtime leaves an idle heap uncollected.
 const collectEvery = 2 * time.Minute
 
-// heaps gives the live heap of each node. With wait it waits for a collection
-// after the moment since when the node is idle: one under load counts as alive
-// what was made meanwhile.
-func heaps(ctx context.Context, c *cluster, wait bool, idle time.Time) ([]float64, error) {
+// sweepTime is how long an idle node takes, at the most, to free what a
+// collection has found dead.
+const sweepTime = 3 * time.Second
+
+// heaps gives the live heap of each node.
+func heaps(ctx context.Context, c *cluster) ([]float64, error) {
 	live := make([]float64, len(c.nodes))
 	for i, n := range c.nodes {
-		err := until(ctx, collectEvery+30*time.Second, func() error {
+		m, err := scrape(ctx, n.url)
+		if err != nil {
+			return nil, err
+		}
+		live[i] = m.liveHeap()
+	}
+	return live, nil
+}
+
+// collected waits until each node has collected its garbage after the moment
+// since when it is idle: a collection under load counts as alive what was made
+// meanwhile.
+func collected(ctx context.Context, c *cluster, idle time.Time) error {
+	for _, n := range c.nodes {
+		for {
 			m, err := scrape(ctx, n.url)
 			if err != nil {
 				return err
 			}
-			if wait && m.collected().Before(idle) {
+			if m.collected().After(idle) {
+				break
+			}
+			if time.Since(idle) > 2*collectEvery {
 				return errNotCollected
 			}
-			live[i] = m.liveHeap()
-			return nil
-		}, n)
-		if err != nil {
-			return nil, err
+			if err := pause(ctx, time.Second); err != nil { // not less: being asked makes garbage
+				return err
+			}
 		}
 	}
-	return live, nil
+	return pause(ctx, sweepTime)
 }
 
 // grownHeaps reads what a record costs.
@@ -127,7 +144,12 @@ func (r *runner) grownHeaps(ctx context.Context) error {
 // heapEach is the live heap a record of each node, less what was there before
 // the first.
 func (r *runner) heapEach(ctx context.Context, c *cluster, empty []float64, idle time.Time) ([]float64, error) {
-	each, err := heaps(ctx, c, r.idle, idle)
+	if r.idle {
+		if err := collected(ctx, c, idle); err != nil {
+			return nil, err
+		}
+	}
+	each, err := heaps(ctx, c)
 	if err != nil {
 		return nil, err
 	}
