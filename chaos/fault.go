@@ -97,12 +97,13 @@ var faultSets = map[string]func(*Fault) bool{
 		return f.Needs == namespaces || slices.Contains(linkFaults, f) && f.Needs == anything
 	},
 	"disk":   func(f *Fault) bool { return slices.Contains(diskFaults, f) },
+	"power":  func(f *Fault) bool { return strings.HasPrefix(f.Name, "powercut") },
 	"damage": func(f *Fault) bool { return slices.Contains(damageFaults, f) },
 	"limit":  func(f *Fault) bool { return slices.Contains(limitFaults, f) },
 	"clock":  func(f *Fault) bool { return f.Needs == clocks },
 }
 
-// ParseFaults reads a list of names and of sets: basic, links, net, disk,
+// ParseFaults reads a list of names and of sets: basic, links, net, disk, power,
 // damage, limit, clock.
 func ParseFaults(list string) ([]*Fault, error) {
 	var out []*Fault
@@ -125,7 +126,7 @@ func ParseFaults(list string) ([]*Fault, error) {
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("no fault is named %q: use %s, or a set: basic, links, net, disk, damage, limit, clock", name, strings.Join(FaultNames(), ", "))
+			return nil, fmt.Errorf("no fault is named %q: use %s, or a set: basic, links, net, disk, power, damage, limit, clock", name, strings.Join(FaultNames(), ", "))
 		}
 	}
 	if len(out) == 0 {

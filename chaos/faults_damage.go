@@ -14,8 +14,8 @@ import (
 // start, or start and answer as the others do; then its disk is put back as it
 // was, unless it has run on what it had.
 var damageFaults = []*Fault{
-	{Name: "bitflip", About: "bits of a stopped node's raft.db, snapshot or identity flipped", Inject: damageWith(flipBits)},
-	{Name: "truncate", About: "a stopped node's raft.db, snapshot or identity cut short", Inject: damageWith(truncateFile)},
+	{Name: "bitflip", About: "bits of a stopped node's log, raft.db, snapshot or identity flipped", Inject: damageWith(flipBits)},
+	{Name: "truncate", About: "a stopped node's log, raft.db, snapshot or identity cut short", Inject: damageWith(truncateFile)},
 	{Name: "wipe", About: "a stopped node's data removed: it must not come back as if it were new", Inject: damageWith(nil)},
 }
 
@@ -53,8 +53,12 @@ func damageWith(damage func(path string, rng *rand.Rand) (string, error)) func(c
 func damageOne(dir string, damage func(string, *rand.Rand) (string, error), rng *rand.Rand) (string, error) {
 	snapshots, _ := filepath.Glob(filepath.Join(dir, "snapshots", "*", "state.bin"))
 	files := []string{filepath.Join(dir, "raft.db"), filepath.Join(dir, "raft.db"), filepath.Join(dir, "identity.json")}
+	// With --log-store wal the log is in segments of their own.
+	segments, _ := filepath.Glob(filepath.Join(dir, "wal", "*.wal"))
+	files = append(files, segments...)
 	if len(snapshots) > 0 {
-		files = append(files, snapshots[len(snapshots)-1])
+		newest := snapshots[len(snapshots)-1]
+		files = append(files, newest, filepath.Join(filepath.Dir(newest), "meta.json"))
 	}
 	path := files[rng.IntN(len(files))]
 	done, err := damage(path, rng)
@@ -117,18 +121,9 @@ func (r *rig) afterDamage(ctx context.Context, n *Node, backup, what string) (st
 
 // putBack gives n its disk as it was before the damage. It has not voted since.
 func (r *rig) putBack(n *Node, backup, proof string) (string, error) {
-	if err := errors.Join(os.RemoveAll(n.data()), os.CopyFS(n.data(), os.DirFS(backup))); err != nil {
+	// os.CopyFS alone makes files readable to all; the node's own are not.
+	if err := errors.Join(os.RemoveAll(n.data()), copyPrivate(n.data(), backup)); err != nil {
 		return "", err
 	}
-	// os.CopyFS makes files readable to all; the node's own are not.
-	err := filepath.WalkDir(n.data(), func(path string, d os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() {
-			return os.Chmod(path, 0o700)
-		}
-		return os.Chmod(path, 0o600)
-	})
-	return proof, errors.Join(err, r.nodes.start(n))
+	return proof, r.nodes.start(n)
 }

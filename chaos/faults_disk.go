@@ -14,6 +14,7 @@ import (
 
 var diskFaults = []*Fault{
 	{Name: "powercut", About: "power lost under one node: what it did not sync is gone", Root: true, Needs: disks, Inject: powerCut},
+	{Name: "powercut-two", About: "power lost under two nodes at once", Root: true, Needs: disks, Fails: true, Inject: powerCutTwo},
 	{Name: "powercut-all", About: "power lost under all nodes at once", Root: true, Needs: disks, Fails: true, Inject: powerCutAll},
 	{Name: "diskfull", About: "no space left for one node", Root: true, Needs: disks, Inject: diskFull},
 	{Name: "diskhang", About: "one node's disk does not answer (fsfreeze)", Root: true, Needs: disks, Inject: diskHang},
@@ -94,6 +95,21 @@ func (r *rig) powerFault(victims []*Node, leads bool, target string, rng *rand.R
 func powerCut(ctx context.Context, r *rig, rng *rand.Rand) (*injured, error) {
 	n, leads := r.victim(ctx, rng)
 	return r.powerFault([]*Node{n}, leads, n.ID, rng)
+}
+
+func powerCutTwo(ctx context.Context, r *rig, rng *rand.Rand) (*injured, error) {
+	n, leads := r.victim(ctx, rng)
+	victims := []*Node{n}
+	if len(r.nodes.All) > 1 {
+		m := r.nodes.All[(r.place(n)+1+rng.IntN(len(r.nodes.All)-1))%len(r.nodes.All)]
+		victims = append(victims, m)
+		leads = leads || m == r.nodes.leader(ctx)
+	}
+	var names []string
+	for _, n := range victims {
+		names = append(names, n.ID)
+	}
+	return r.powerFault(victims, leads, strings.Join(names, "+"), rng)
 }
 
 func powerCutAll(_ context.Context, r *rig, rng *rand.Rand) (*injured, error) {

@@ -20,7 +20,7 @@ var bites = map[string]string{
 	"isolate": "TestACutLinkCarriesNothing", "oneway": "TestACutLinkCarriesNothing", "split": "TestACutLinkCarriesNothing", "flap": "TestACutLinkCarriesNothing",
 	"delay": "TestADelayedLinkIsLate", "reset": "TestAResetEndsConnections",
 	"loss": "TestNamespaces", "linkdown": "TestNamespaces", "linkflap": "TestNamespaces",
-	"powercut": "TestAPowerCutTakesWhatWasNotSynced", "powercut-all": "TestAPowerCutTakesWhatWasNotSynced",
+	"powercut": "TestAPowerCutTakesWhatWasNotSynced", "powercut-two": "TestAPowerCutTakesWhatWasNotSynced", "powercut-all": "TestAPowerCutTakesWhatWasNotSynced",
 	"diskfull": "TestAFullDiskTakesNothing", "diskhang": "TestAFrozenDiskWaits", "diskreadonly": "TestAReadOnlyDiskTakesNothing",
 	"syncfails": "TestTamperedSyncs", "syncslow": "TestTamperedSyncs", "synclies": "TestALyingSyncLosesData",
 	"bitflip": "TestDamage", "truncate": "TestDamage", "wipe": "TestDamage",

@@ -33,14 +33,18 @@ type nemesis struct {
 	after func(ctx context.Context) error
 }
 
-// run gives what it did, in order. Each kind comes once before any comes again.
-func (m *nemesis) run(ctx context.Context, until time.Time) (done []*Injected) {
+// run goes on until a time, and until there were some faults at least, but no more
+// than three times as long. It gives what it did, in order. Each kind comes once
+// before any comes again.
+func (m *nemesis) run(ctx context.Context, length time.Duration, atLeast int) (done []*Injected) {
+	began := time.Now()
+	until := began.Add(length)
 	if len(m.faults) == 0 {
 		_ = pause(ctx, time.Until(until))
 		return nil
 	}
 	var deck []*Fault
-	for ctx.Err() == nil && time.Now().Before(until) {
+	for ctx.Err() == nil && (time.Now().Before(until) || len(done) < atLeast && time.Since(began) < 3*length) {
 		if len(deck) == 0 {
 			deck = append(deck, m.faults...)
 			m.rng.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
@@ -84,8 +88,11 @@ func (m *nemesis) one(ctx context.Context, f *Fault) *Injected {
 	case i.Proof == "":
 		i.Trouble = "had no effect"
 	}
+	if ctx.Err() != nil {
+		return i // the run is called off
+	}
 	healed := time.Now()
-	if err := m.nodes.awaitReady(context.WithoutCancel(ctx), recoverTime, m.nodes.All...); err != nil {
+	if err := m.nodes.awaitReady(ctx, recoverTime, m.nodes.All...); err != nil {
 		i.Trouble = join(i.Trouble, err.Error())
 		m.repair(ctx)
 	}

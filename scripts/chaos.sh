@@ -3,8 +3,9 @@
 # line of verdict; the script ends with the sum of them, and 0 only if all passed.
 #
 #   scripts/chaos.sh quick   60 s of kills, stops and cuts; no root
-#   scripts/chaos.sh ci      about seven minutes; as root with network namespaces, disks,
-#                            damage, limits and clocks
+#   scripts/chaos.sh ci      about ten minutes; as root with network namespaces, disks,
+#                            25 power cuts, damage, limits and clocks; and a node
+#                            started on 1,000 damaged copies of its data
 #   scripts/chaos.sh soak    the same over and over, for SOAK_MINUTES (60)
 #
 # SEED=N sets the first seed, any by default. WRITE=1 has the runs that pass
@@ -36,47 +37,67 @@ go build -tags chaos -o "$work/onced" ./cmd/onced
 
 commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 
-runs=0 failed=0 operations=0 faults=0
-run() { # BLOCK LENGTH FAULTS WORKLOAD
-	local into=() line code=0
-	if [ "${WRITE:-}" = 1 ]; then into=(--into "docs/RELIABILITY.md#$1"); fi
-	echo "=== $1: $2 of $3 under $4, seed $seed"
-	"$work/onced" chaos run --commit "$commit" --for "$2" --faults "$3" --workload "$4" --seed "$seed" ${into[@]+"${into[@]}"} | tee "$work/out" || code=$?
+runs=0 failed=0 operations=0 faults=0 powercuts=0 damages=0
+proof() { # a command of onced chaos, whose last line is a verdict
+	local code=0
+	"$work/onced" chaos "$@" | tee "$work/out" || code=$?
 	line=$(tail -n 1 "$work/out")
 	runs=$((runs + 1))
 	seed=$((seed + 1))
+	if [ "$code" -eq 130 ]; then exit 130; fi
 	if [ "$code" -ne 0 ] || [ "${line%% *}" != PASS ]; then failed=$((failed + 1)); fi
-	operations=$((operations + $(sed -n 's/.* operations=\([0-9]*\).*/\1/p' <<<"$line " | grep . || echo 0)))
-	faults=$((faults + $(sed -n 's/.* faults=\([0-9]*\).*/\1/p' <<<"$line " | grep . || echo 0)))
 }
 
-as_root() { # LENGTH of each run
+figure() { # NAME: of the last verdict
+	sed -n "s/.* $1=\([0-9]*\).*/\1/p" <<<"$line " | grep . || echo 0
+}
+
+run() { # BLOCK LENGTH FAULTS WORKLOAD AT_LEAST: that many faults, however long it takes
+	local into=()
+	if [ "${WRITE:-}" = 1 ] && [ "$1" != power ]; then into=(--into "docs/RELIABILITY.md#$1"); fi
+	echo "=== $1: $2 of $3 under $4, seed $seed"
+	proof run --commit "$commit" --for "$2" --at-least "$5" --faults "$3" --workload "$4" --seed "$seed" ${into[@]+"${into[@]}"}
+	operations=$((operations + $(figure operations)))
+	faults=$((faults + $(figure faults)))
+	if [ "$1" = power ]; then powercuts=$((powercuts + $(figure faults))); fi
+}
+
+damage() { # TIMES
+	echo "=== damage: a node on $1 damaged copies of its data, seed $seed"
+	proof damage --times "$1" --seed "$seed"
+	damages=$((damages + $(figure damages)))
+}
+
+as_root() { # LENGTH of each run, FAULTS and POWER CUTS at least
 	need ip iproute2
 	need nft nftables
 	need nsenter util-linux
 	need mkfs.ext4 e2fsprogs
 	need xfs_io xfsprogs
 	need strace strace
-	run net "$1" net mixed
-	run disk "$1" disk mixed
-	run machine "$1" damage,limit,clock mixed
+	run net "$1" net mixed "$2"
+	run disk "$1" disk mixed "$2"
+	run machine "$1" damage,limit,clock mixed "$2"
+	run power "$1" power mixed "$3"
 }
 
 set -o pipefail
 began=$SECONDS
 case $mode in
-quick) run quick 60s basic order-once ;;
+quick) run quick 60s basic order-once 0 ;;
 ci)
-	run failover 60s kill,pause,isolate order-once
-	run links 60s basic mixed
-	if $root; then as_root 75s; else echo "=== network namespaces, disks, limits and clocks: skipped, they need root"; fi
+	damage 1000
+	run failover 60s kill,pause,isolate order-once 20
+	run links 60s basic mixed 16
+	if $root; then as_root 60s 14 25; else echo "=== network namespaces, disks, limits and clocks: skipped, they need root"; fi
 	;;
 soak)
 	while [ $((SECONDS - began)) -lt $((${SOAK_MINUTES:-60} * 60)) ]; do
-		run quick 5m basic order-once
-		run failover 5m kill,pause,isolate order-once
-		run links 5m basic mixed
-		if $root; then as_root 5m; fi
+		run quick 5m basic order-once 0
+		run failover 5m kill,pause,isolate order-once 0
+		run links 5m basic mixed 0
+		if $root; then as_root 5m 0 0; fi
+		damage 10000
 	done
 	;;
 *)
@@ -87,5 +108,5 @@ esac
 
 word=PASS
 if [ "$failed" -gt 0 ]; then word=FAIL; fi
-echo "$word chaos $mode: $runs runs, $failed failed, $operations operations, $faults faults, $((SECONDS - began)) s"
+echo "$word chaos $mode: $runs runs, $failed failed, $operations operations, $faults faults, $powercuts power cuts, $damages damaged starts, $((SECONDS - began)) s"
 [ "$failed" -eq 0 ]

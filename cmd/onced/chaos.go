@@ -23,7 +23,7 @@ func (a *app) chaosCommand() *cobra.Command {
 		Args:    cobra.ArbitraryArgs,
 		RunE:    groupRun,
 	}
-	cmd.AddCommand(a.chaosRunCommand(), a.chaosFaultsCommand(), a.chaosCheckCommand(), a.chaosLedgerCommand())
+	cmd.AddCommand(a.chaosRunCommand(), a.chaosDamageCommand(), a.chaosFaultsCommand(), a.chaosCheckCommand(), a.chaosLedgerCommand())
 	return cmd
 }
 
@@ -40,6 +40,7 @@ type chaosOptions struct {
 	format   string
 	into     string
 	commit   string
+	atLeast  int
 	within   time.Duration
 }
 
@@ -71,7 +72,8 @@ the answers, a picture; and says what to type to run it again.`,
 	f.SortFlags = false
 	f.IntVar(&o.nodes, "nodes", 3, "nodes to run, 1 to 9")
 	f.DurationVar(&o.length, "for", time.Minute, "how long load and faults go on")
-	f.StringVar(&o.faults, "faults", "basic", "faults to inject, by name, or a set: basic, links, net, disk, damage, limit, clock (see: onced chaos faults)")
+	f.IntVar(&o.atLeast, "at-least", 0, "faults to inject, however long it takes, up to three times --for")
+	f.StringVar(&o.faults, "faults", "basic", "faults to inject, by name, or a set: basic, links, net, disk, power, damage, limit, clock (see: onced chaos faults)")
 	f.StringVar(&o.workload, "workload", chaos.OrderOnce, "what clients do: "+strings.Join(chaos.Workloads, " or "))
 	f.IntVar(&o.clients, "clients", 24, "clients at work at once")
 	f.Uint64Var(&o.seed, "seed", 0, "of workload and faults (default: any)")
@@ -106,8 +108,12 @@ func (o *chaosOptions) document(r *chaos.Report) error {
 
 // command gives what runs o again.
 func (o *chaosOptions) command() string {
-	return fmt.Sprintf("onced chaos run --nodes %d --for %v --faults %s --workload %s --clients %d --seed %d",
-		o.nodes, o.length, o.faults, o.workload, o.clients, o.seed)
+	atLeast := ""
+	if o.atLeast > 0 {
+		atLeast = fmt.Sprintf(" --at-least %d", o.atLeast)
+	}
+	return fmt.Sprintf("onced chaos run --nodes %d --for %v%s --faults %s --workload %s --clients %d --seed %d",
+		o.nodes, o.length, atLeast, o.faults, o.workload, o.clients, o.seed)
 }
 
 func (o *chaosOptions) check() ([]*chaos.Fault, error) {
@@ -158,7 +164,7 @@ func (a *app) chaosRun(ctx context.Context, o chaosOptions) error {
 		return &exitError{exitUsage, "--dir: " + err.Error(), ""}
 	}
 	report, err := chaos.Run(ctx, chaos.Config{
-		Binary: binary, Nodes: o.nodes, For: o.length, Faults: faults, Workload: o.workload,
+		Binary: binary, Nodes: o.nodes, For: o.length, AtLeast: o.atLeast, Faults: faults, Workload: o.workload,
 		Clients: o.clients, Seed: o.seed, Dir: o.dir, Commit: o.commit, Command: o.command(),
 		MovableClock: movableClock, CheckWithin: o.within, Progress: a.progress,
 	})
@@ -227,6 +233,57 @@ func (a *app) chaosFaultsCommand() *cobra.Command {
 			return nil
 		},
 	}
+}
+
+func (a *app) chaosDamageCommand() *cobra.Command {
+	c := chaos.DamageConfig{Progress: a.progress}
+	cmd := &cobra.Command{
+		Use:   "damage",
+		Short: "Start a node on damaged data again and again: it must refuse, or answer as before",
+		Long: `Fill the data directory of a cluster of one, then start a node on copies of it
+that are damaged at one place each: bits flipped, or a file cut short, in the log
+store, a snapshot, its description, or the identity. The node must end with a
+sentence and exit code 70, 71 or 78, or answer for every key as it did before.`,
+		Example: "  onced chaos damage --times 1000 --seed 7",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if c.Times < 1 {
+				return usagef("--times %d: use 1 or more", c.Times)
+			}
+			if !cmd.Flags().Changed("seed") {
+				c.Seed = uint64(rand.Uint32())
+			}
+			var err error
+			if c.Binary, err = os.Executable(); err != nil {
+				return &exitError{exitInternal, "where is this binary? " + err.Error(), ""}
+			}
+			if c.Dir, err = os.MkdirTemp("", "onced-chaos-"); err != nil {
+				return &exitError{exitInternal, err.Error(), ""}
+			}
+			defer os.RemoveAll(c.Dir)
+			report, err := chaos.DamageRun(cmd.Context(), c)
+			switch {
+			case errors.Is(err, chaos.ErrInterrupted):
+				return &exitError{exitInterrupted, "interrupted", ""}
+			case err != nil:
+				return &exitError{exitInternal, "chaos: " + err.Error(), ""}
+			}
+			for _, w := range report.Wrong {
+				fmt.Fprintf(a.stderr, "wrong: %s\n", w)
+			}
+			if !report.Pass() {
+				fmt.Fprintf(a.stderr, "again: onced chaos damage --times %d --seed %d\n", c.Times, c.Seed)
+			}
+			fmt.Fprintln(a.stdout, report.Verdict())
+			if !report.Pass() {
+				return &silentExit{exitInternal}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().IntVar(&c.Times, "times", 100, "data directories to damage")
+	cmd.Flags().Uint64Var(&c.Seed, "seed", 0, "of the damage (default: any)")
+	return cmd
 }
 
 func (a *app) chaosCheckCommand() *cobra.Command {
