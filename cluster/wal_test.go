@@ -144,9 +144,17 @@ func (w walSample) open(t *testing.T, what string, damage func(dir string) error
 	if err := errors.Join(os.CopyFS(dir, os.DirFS(w.dir)), damage(dir)); err != nil {
 		t.Fatal(err)
 	}
+	segments := func() int {
+		names, _ := filepath.Glob(filepath.Join(dir, walDir, "*"))
+		return len(names)
+	}
+	before := segments()
 	d := &told{}
 	s, err := tryWAL(dir, d)
 	if err != nil {
+		if n := segments(); n != before {
+			t.Fatalf("%s: refused, but of %d segments %d are left", what, before, n)
+		}
 		var h *HaltError
 		if !errors.As(err, &h) || h.ExitCode != ExitHalted && h.ExitCode != ExitRefused ||
 			!strings.Contains(err.Error(), "add the machine under a new id") {
