@@ -19,7 +19,6 @@ import (
 )
 
 const (
-	logCacheSize     = 1024            // entries kept in memory for replication
 	snapshotsKept    = 3               // a damaged one lets an older take over (R8)
 	diskStall        = 8 * time.Second // a write that takes longer ends the process
 	fileLockTimeout  = time.Second     // bbolt's default waits for ever
@@ -122,7 +121,7 @@ func (s *storage) open(cfg Config, logger hclog.Logger, onDamage func(error)) er
 	if err := recovered(func() error { return s.verify(contents, logs, stable) }); err != nil {
 		return damaged(err)
 	}
-	s.logs, err = raft.NewLogCache(logCacheSize, logs)
+	s.logs, err = newLogCache(logs)
 	return err
 }
 
