@@ -2,9 +2,7 @@ package cluster
 
 import (
 	"context"
-	"math/rand"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -17,28 +15,9 @@ import (
 // which it would hear anyway, and so does a strong read through it.
 func TestFollowersHearOfACommitOnAnIdleCluster(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := &sim{
-			t: t, rng: rand.New(rand.NewSource(1)), net: newSimNet(1),
-			hashes: map[uint64]uint64{}, acked: map[string]string{}, granted: map[string]map[uint64]bool{},
-			freed: map[string]int{}, faults: map[string]int{},
-		}
-		s.start()
-		defer func() {
-			for _, x := range s.nodes {
-				s.stop(x, false)
-			}
-			time.Sleep(10 * time.Second)
-		}()
-		time.Sleep(5 * time.Second)
-		var leader, follower *Node
-		for _, x := range s.nodes {
-			if x.node.leads() == nil {
-				leader = x.node
-			} else {
-				follower = x.node
-			}
-		}
+	calmSim(t, func(t *testing.T, s *sim) {
+		x, others := s.leader()
+		leader, follower := x.node, others[0].node
 		timeout := leader.raftConfig().CommitTimeout
 		for i := range 10 {
 			time.Sleep(200 * time.Millisecond) // the node is idle

@@ -105,6 +105,7 @@ func (n *Node) serveProposal(ctx context.Context, cmds []*fsm.Command, budgetUs 
 	budget := min(max(fsm.Duration(budgetUs), time.Millisecond), 2*time.Minute)
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
+	n.untilReady(ctx)
 	o := n.batch.submit(ctx, newProposal(ctx, cmds))
 	switch o.fate {
 	case applied:

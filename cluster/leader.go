@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"io"
 	"sync"
 	"time"
@@ -161,6 +162,24 @@ func (n *Node) establish(ctx context.Context) (stop func()) {
 		}
 	}()
 	return func() { cancel(); <-done }
+}
+
+// untilReady waits, on a new leader, until it may decide or no longer leads:
+// refused, a call from another node would come back after a pause.
+func (n *Node) untilReady(ctx context.Context) {
+	for {
+		_, _, changed := n.leader.current()
+		if !errors.Is(n.leads(), errNotReady) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		case <-n.ctx.Done():
+			return
+		}
+	}
 }
 
 // nudge wakes whoever waits for a leader to become usable.
