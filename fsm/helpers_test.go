@@ -37,9 +37,10 @@ func newRig(tb testing.TB) *rig {
 	return &rig{tb: tb, m: New(), now: t0}
 }
 
-// crowd makes pages so small that packing up happens all the time.
+// crowd makes pages so small that packing up happens all the time; some twenty
+// records share one.
 func (g *rig) crowd() *rig {
-	g.m.store.size, g.m.store.slack = 512, 512
+	g.m.store.size, g.m.store.slack = 4096, 512
 	return g
 }
 
