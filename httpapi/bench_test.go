@@ -24,6 +24,9 @@ func (w *nullWriter) Header() http.Header         { return w.h }
 func (w *nullWriter) WriteHeader(status int)      { w.status = status }
 func (w *nullWriter) Write(p []byte) (int, error) { w.n += len(p); return len(p), nil }
 
+// SetReadDeadline is there because net/http's writer has it.
+func (w *nullWriter) SetReadDeadline(time.Time) error { return nil }
+
 func (w *nullWriter) reset() {
 	clear(w.h)
 	w.status, w.n = 0, 0

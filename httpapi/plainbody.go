@@ -99,7 +99,7 @@ func (s *scratch) number(into **uint64, v []byte) bool {
 		return true
 	}
 	n, err := strconv.ParseUint(string(v), 10, 64)
-	if err != nil || v[0] == '0' && len(v) > 1 {
+	if err != nil {
 		return false
 	}
 	*into = &n

@@ -33,8 +33,8 @@ const (
 
 // gcPercent lets the heap grow to five times what lives before it is collected:
 // a node's garbage is short-lived and much, and to look at the records again
-// and again for its sake costs much of the processor. GOMEMLIMIT
-// bounds it all the same.
+// and again for its sake costs much of the processor. GOMEMLIMIT bounds it all
+// the same.
 const gcPercent = 400
 
 // relaxGC sets gcPercent, unless whoever started the process has said
