@@ -26,9 +26,8 @@ func sizes() []int { return []int{10_000, *live} }
 
 // stopwatch counts processor time while the benchmark's timer runs.
 type stopwatch struct {
-	b     *testing.B
-	began time.Duration
-	sum   time.Duration
+	b   *testing.B
+	sum time.Duration
 }
 
 func startWatch(b *testing.B) *stopwatch {

@@ -110,10 +110,10 @@ func edgeRecord() *Record {
 		Op: fsmpb.Op_OP_RESERVE, Key: strings.Repeat("k", 40), AttemptId: "018f2c3e-0000-7000-8000-00000000abcd",
 		RequestDigest: "sha256-" + strings.Repeat("0a", 32), Operation: "pay",
 	}
-	r := m.claim(sp, nil, c, c.Key, "").Record
+	m.claim(sp, nil, c, c.Key, "")
 	m.now += 2500
 	c = &Command{Key: c.Key, OutcomeDigest: "sha256-" + strings.Repeat("0b", 32), HasResponse: true, Response: make([]byte, 64)}
-	r = m.get(sp, c.Key)
+	r := m.get(sp, c.Key)
 	m.recordOutcome(sp, r, c, Committed)
 	return r
 }

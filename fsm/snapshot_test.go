@@ -362,7 +362,7 @@ func TestViewAllocationsAreConstant(t *testing.T) {
 // applies; windows say the same. From every index i the restored machine R
 // replays the next window, and has the original's hash after each entry and its
 // snapshot, byte for byte, at the end. audit then shows that all else R holds (the
-// indexes by time, the counts, the running sum) is what its records make it. So
+// orders over time, the counts, the running sum) is what its records make it. So
 // at the end of its window R is the machine that the window beginning there
 // begins with, and the argument goes on from there to the end of the log. What a
 // snapshot does not carry at all, the older ticks, decides nothing. Every 97th

@@ -28,8 +28,8 @@ const recordBase = 512
 
 // Size is what r counts against maxBytes: 512 bytes and the length of every
 // text and of the response; 64 more for a previous attempt. It is a function
-// of the record alone, alike on every node, and near to what it costs in
-// memory.
+// of the record alone, alike on every node and in every version, and more than
+// what it costs in memory (packed.go).
 func Size(r *Record) int64 {
 	n := recordBase + len(r.Key) + len(r.Operation) + len(r.RequestDigest) + len(r.AttemptID) +
 		len(r.Response) + len(r.ErrorCode) + len(r.OutcomeDigest) + len(r.CorrelationID) + len(r.Fingerprint)
