@@ -24,8 +24,13 @@ func newOracle(t testing.TB) *oracle {
 	t.Helper()
 	o := &oracle{m: fsm.New(), now: fsm.TimeOf(time.Now())}
 	for _, p := range policies {
+		window := int64(30_000_000)
+		if p.Window != 0 {
+			window = p.Window * 1000
+		}
 		patch := &fsmpb.PolicyPatch{
-			TtlUs: new(p.TTL * 1000), RetentionUs: new(p.Retention * 1000), LeaseUs: new(p.Lease * 1000), MaxLeaseUs: new(p.MaxLease * 1000),
+			FingerprintWindowUs: &window,
+			TtlUs:               new(p.TTL * 1000), RetentionUs: new(p.Retention * 1000), LeaseUs: new(p.Lease * 1000), MaxLeaseUs: new(p.MaxLease * 1000),
 			RerunOnLeaseExpiry: &p.RerunLease, RerunOnExpired: &p.RerunExpired, RejectDuplicates: &p.RejectRepeats, Redact: new(false),
 		}
 		if res := o.apply(&fsm.Command{Op: fsmpb.Op_OP_NAMESPACE_PUT, Namespace: p.Name, Policy: patch}); res.Code != "" {
@@ -55,6 +60,9 @@ func commandOf(o *Op) *fsm.Command {
 		ErrorCode: o.ErrorCode, ExpectedVersion: o.ExpectedVersion, Verdict: verdicts[o.Verdict],
 		Response: []byte(o.Response), HasResponse: o.Response != "", OutcomeDigest: o.outcome(),
 	}
+	if o.Fingerprint != "" {
+		c.Key, c.Fingerprint = "", "trade:chaos:"+o.Fingerprint+":BUY:1:live"
+	}
 	c.RequestDigest, c.Operation, _ = strings.Cut(o.Request, "|")
 	c.Token, _ = idem.ParseToken(o.Token)
 	return c
@@ -70,7 +78,11 @@ func (o *oracle) decide(op *Op) *Answer {
 		}
 		return a
 	}
-	return o.answer(o.apply(commandOf(op)))
+	res := o.apply(commandOf(op))
+	if op.Fingerprint != "" && res.Record != nil {
+		op.Key = res.Record.Key
+	}
+	return o.answer(res)
 }
 
 func (o *oracle) answer(res fsm.Result) *Answer {

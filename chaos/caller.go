@@ -112,7 +112,12 @@ func (c *Caller) record(o *Op) {
 
 // members is the body of o.
 func (o *Op) members() map[string]any {
-	m := map[string]any{"key": o.Key}
+	m := map[string]any{}
+	if o.Fingerprint == "" {
+		m["key"] = o.Key
+	} else {
+		m["fingerprint"] = printOf(o.Fingerprint)
+	}
 	put := func(name, value string) {
 		if value != "" {
 			m[name] = value

@@ -47,9 +47,10 @@ func (f *Findings) wrong(count *int, format string, args ...any) {
 // contract. It ends within the limits, or soon after ctx.
 func Check(ctx context.Context, ops []*Op, fills []Fill, l Limits) *Findings {
 	f := &Findings{Operations: len(ops), Linearizable: true}
-	parts := partition(ops)
+	parts := partition(spread(ops))
 	f.Keys = len(parts)
 	f.checkLinear(ctx, parts, l)
+	f.checkPrints(ops)
 	f.checkOrder(ops)
 	f.checkLog(ops)
 	f.checkReplays(parts)

@@ -41,6 +41,7 @@ type Op struct {
 
 	NS              string `json:"ns"`
 	Key             string `json:"key"`
+	Fingerprint     string `json:"fingerprint,omitempty"` // the symbol of a trade; Key is then what the answer names
 	Kind            string `json:"kind"`
 	Request         string `json:"request,omitempty"` // the request and the operation, as one name
 	AttemptID       string `json:"attemptId,omitempty"`
@@ -78,6 +79,7 @@ type Answer struct {
 
 // Seen is a record as an answer showed it; times in milliseconds, 0 for none.
 type Seen struct {
+	Key       string `json:"key,omitempty"` // only where a call named none
 	Status    string `json:"status"`
 	Attempt   uint32 `json:"attempt"`
 	Version   uint64 `json:"version"`

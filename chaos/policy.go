@@ -8,15 +8,18 @@ type Policy struct {
 	Retention     int64
 	Lease         int64
 	MaxLease      int64
-	RerunLease    bool // onLeaseExpiry: rerun
-	RerunExpired  bool // onExpired: rerun
-	RejectRepeats bool // onDuplicate: reject
+	RerunLease    bool  // onLeaseExpiry: rerun
+	RerunExpired  bool  // onExpired: rerun
+	RejectRepeats bool  // onDuplicate: reject
+	Window        int64 // fingerprintWindow; 0: the default
 }
 
 // The namespaces of the workloads.
 var policies = []*Policy{
 	// Orders: nothing runs twice, everything is kept.
 	{Name: "orders", TTL: 24 * 3600_000, Retention: 7 * 24 * 3600_000, Lease: 30_000, MaxLease: 3600_000},
+	// Trades, by fingerprints.
+	{Name: tradesNS, TTL: 1800_000, Retention: 1800_000, Lease: 500, MaxLease: 5000, Window: printWindow},
 	// The same rules with short times: leases lapse, outcomes expire and are
 	// removed within a run.
 	{Name: "short", TTL: 1500, Retention: 2500, Lease: 400, MaxLease: 5000},
@@ -44,8 +47,12 @@ func (p *Policy) json() string {
 		}
 		return no
 	}
+	window := ""
+	if p.Window != 0 {
+		window = `,"fingerprintWindow":"` + millis(p.Window) + `"`
+	}
 	return `{"ttl":"` + millis(p.TTL) + `","retention":"` + millis(p.Retention) + `","lease":"` + millis(p.Lease) +
 		`","maxLease":"` + millis(p.MaxLease) + `","onLeaseExpiry":"` + rule(p.RerunLease, "rerun", "uncertain") +
 		`","onExpired":"` + rule(p.RerunExpired, "rerun", "reject") +
-		`","onDuplicate":"` + rule(p.RejectRepeats, "reject", "replay") + `","redact":false}`
+		`","onDuplicate":"` + rule(p.RejectRepeats, "reject", "replay") + `","redact":false` + window + `}`
 }

@@ -53,6 +53,14 @@ func (o *Op) take(status int, header http.Header, body []byte, err error) {
 	a.Time = parseTime(header.Get("Onced-Time"))
 	a.Local = a.Says == "replayed" || a.Says == "duplicate"
 	o.Fate, o.Answer = Known, a
+	if o.Fingerprint != "" {
+		if o.Key = p.Key; a.Record != nil && a.Record.Key != "" {
+			o.Key = a.Record.Key
+		}
+	}
+	if a.Record != nil {
+		a.Record.Key = ""
+	}
 }
 
 // read takes the answer of a data-plane call apart.
@@ -84,7 +92,7 @@ func see(r *idem.Record, text []byte) *Seen {
 		return nil
 	}
 	s := &Seen{
-		Status: r.Status, Attempt: r.Attempt, Version: r.Version,
+		Key: r.Key, Status: r.Status, Attempt: r.Attempt, Version: r.Version,
 		Lease: parseTime(r.LeaseExpiresAt), Settled: parseTime(r.SettledAt),
 		Expires: parseTime(r.ExpiresAt), Retained: parseTime(r.RetainedUntil),
 		ErrorCode: r.ErrorCode, Response: string(r.Response), Token: r.Token, AttemptID: r.AttemptID,

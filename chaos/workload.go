@@ -48,9 +48,12 @@ func (w *load) run(ctx context.Context, workload string, clients int) {
 		go func() {
 			defer all.Done()
 			for ctx.Err() == nil {
-				if workload == Mixed && i%4 != 0 {
+				switch {
+				case workload == Mixed && i%8 == 4:
+					w.trade(ctx, i, rng)
+				case workload == Mixed && i%4 != 0:
 					w.anything(ctx, i, rng)
-				} else {
+				default:
 					w.orders(ctx, i, rng)
 				}
 			}
