@@ -258,7 +258,7 @@ func syncLies(ctx context.Context, r *rig, rng *rand.Rand) (*injured, error) {
 		return nil, err
 	}
 	return &injured{
-		target: n.ID, leader: leads, hold: between(rng, time.Second, 3*time.Second),
+		target: n.ID, leader: leads, hold: between(rng, 2*time.Second, 4*time.Second),
 		heal: func(context.Context) (string, error) {
 			// Power first: strace lets the node sync again when it leaves.
 			_, err := r.cutPower([]*Node{n})
