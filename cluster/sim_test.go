@@ -55,6 +55,11 @@ func (s *crashStore) plan(calls int64, after bool) {
 	s.left.Store(calls)
 }
 
+func (s *crashStore) IsMonotonic() bool {
+	m, ok := s.LogStore.(raft.MonotonicLogStore)
+	return ok && m.IsMonotonic()
+}
+
 func (s *crashStore) StoreLog(l *raft.Log) error {
 	return s.call(func() error { return s.LogStore.StoreLog(l) })
 }
@@ -94,6 +99,7 @@ type simNode struct {
 	id    string
 	disk  *memoryDisk
 	crash *crashStore
+	wal   *simWAL      // nil: the log is in memory as it is
 	off   atomic.Int64 // of its wall clock, in nanoseconds
 	node  *Node        // nil while it is down
 }
@@ -320,6 +326,9 @@ func (s *sim) down(x *simNode, graceful bool) {
 
 func (s *sim) up(x *simNode) {
 	x.crash.dead.Store(false)
+	if x.wal != nil {
+		x.wal.reopen(s.t, x.crash.SnapshotStore)
+	}
 	s.open(x)
 }
 
@@ -329,8 +338,14 @@ func (s *sim) start() {
 		disk := newMemoryDisk()
 		crash := &crashStore{LogStore: disk.logs, StableStore: disk.stable, SnapshotStore: disk.snaps}
 		crash.left.Store(-1)
+		x := &simNode{id: fmt.Sprintf("n%d", i+1), disk: disk, crash: crash}
+		if logStoreUnderTest() == LogStoreWAL {
+			x.wal = newSimWAL(s.rng.Uint64())
+			x.wal.reopen(s.t, disk.snaps)
+			crash.LogStore = x.wal
+		}
 		disk.logs, disk.stable, disk.snaps = crash, crash, crash
-		s.nodes = append(s.nodes, &simNode{id: fmt.Sprintf("n%d", i+1), disk: disk, crash: crash})
+		s.nodes = append(s.nodes, x)
 	}
 	for _, x := range s.nodes {
 		s.open(x)
@@ -359,6 +374,11 @@ func (s *sim) run(d time.Duration) {
 		s.stop(x, false)
 	}
 	time.Sleep(10 * time.Second) // what was on its way ends
+	for _, x := range s.nodes {
+		if x.wal != nil {
+			x.wal.end()
+		}
+	}
 }
 
 // check holds every node against what was acknowledged.
