@@ -131,3 +131,17 @@ func TestBatchWithoutDecision(t *testing.T) {
 		t.Errorf("attemptIds: %s", g.raw)
 	}
 }
+
+// A batch is decided as one list, whether or not all of it is plain.
+func TestBatch_IsOneDecision(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{`"op"`, `"\u006fp"`} {
+		e := newEdge(t)
+		e.post("batch", `{"operations":[{"op":"reserve","key":"list-key-0001"},{`+name+`:"reserve","key":"list-key-0002"},{"op":"reserve","key":"list-key-0003"}]}`).ok(200)
+		e.node.set(func() {
+			if len(e.node.waits) != 1 || len(e.node.decided) != 3 {
+				t.Errorf("%s: %d commands in %d decisions, want 3 in 1", name, len(e.node.decided), len(e.node.waits))
+			}
+		})
+	}
+}
