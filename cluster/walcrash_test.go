@@ -232,6 +232,7 @@ func (c crashConf) Get(key []byte) ([]byte, error) {
 // crashLog is a log on a crashDisk, and what has to be in it.
 type crashLog struct {
 	disk     *crashDisk
+	rng      *rand.Rand // of what is done; the disk has its own
 	p        *power
 	wal      *walStore
 	logs     *logStore
@@ -243,8 +244,7 @@ type crashLog struct {
 }
 
 func newCrashLog(seed uint64) *crashLog {
-	rng := rand.New(rand.NewPCG(seed, 7))
-	return &crashLog{disk: &crashDisk{rng: rng, files: map[string]*crashFile{}, ghost: map[string]*crashFile{}, conf: map[string][]byte{}, left: -1}, next: 1, term: 1}
+	return &crashLog{rng: rand.New(rand.NewPCG(seed, 8)), disk: &crashDisk{rng: rand.New(rand.NewPCG(seed, 7)), files: map[string]*crashFile{}, ghost: map[string]*crashFile{}, conf: map[string][]byte{}, left: -1}, next: 1, term: 1}
 }
 
 func (c *crashLog) open() error {
@@ -294,7 +294,7 @@ func (c *crashLog) read() ([]raft.Log, error) {
 
 // step does one thing of those that raft does. It fails when the power goes.
 func (c *crashLog) step(t *testing.T) error {
-	rng := c.disk.rng
+	rng := c.rng
 	n := len(c.want)
 	switch k := rng.IntN(20); {
 	case k == 0 && n > 1: // a conflicting suffix
@@ -348,14 +348,14 @@ func (c *crashLog) step(t *testing.T) error {
 }
 
 func (c *crashLog) data(t *testing.T) []byte {
-	size := c.disk.rng.IntN(300)
-	if c.disk.rng.IntN(10) == 0 {
+	size := c.rng.IntN(300)
+	if c.rng.IntN(10) == 0 {
 		size = 4000
 	}
 	b := make([]byte, size)
 	for i := range b {
-		if c.disk.rng.IntN(3) > 0 { // zeros too
-			b[i] = byte('a' + c.disk.rng.IntN(26))
+		if c.rng.IntN(3) > 0 { // zeros too
+			b[i] = byte('a' + c.rng.IntN(26))
 		} else {
 			b[i] = '0'
 		}
@@ -408,9 +408,7 @@ func TestWALPowerCuts(t *testing.T) {
 			t.Fatal(err)
 		}
 		for round := range 25 {
-			c.disk.mu.Lock()
-			c.disk.left = 1 + c.disk.rng.IntN(150)
-			c.disk.mu.Unlock()
+			c.setLeft(1 + c.rng.IntN(150))
 			var err error
 			for err == nil {
 				err = c.step(t)
@@ -421,8 +419,8 @@ func TestWALPowerCuts(t *testing.T) {
 			c.p.cut()
 			cuts++
 			for tries := 0; ; tries++ { // and it goes while the log is opened
-				if tries < 3 && c.disk.rng.IntN(2) == 0 {
-					c.disk.left = 1 + c.disk.rng.IntN(6)
+				if tries < 3 && c.rng.IntN(2) == 0 {
+					c.setLeft(1 + c.rng.IntN(6))
 				}
 				err := c.open()
 				if err == nil {
@@ -434,9 +432,7 @@ func TestWALPowerCuts(t *testing.T) {
 				c.p.cut()
 				cuts++
 			}
-			c.disk.mu.Lock()
-			c.disk.left = -1
-			c.disk.mu.Unlock()
+			c.setLeft(-1)
 			c.check(t, fmt.Sprintf("seed %d, round %d", seed, round))
 		}
 		c.end()
@@ -456,19 +452,19 @@ func TestWALFullDisk(t *testing.T) {
 		}
 		for round := range 40 {
 			when := fmt.Sprintf("seed %d, round %d", seed, round)
-			for range c.disk.rng.IntN(20) {
+			for range c.rng.IntN(20) {
 				if err := c.step(t); err != nil {
 					t.Fatalf("%s: %v", when, err)
 				}
 			}
 			c.setFull(true)
 			var err error
-			for range c.disk.rng.IntN(6) {
+			for range c.rng.IntN(6) {
 				if err = c.step(t); err != nil {
 					break
 				}
 			}
-			for range c.disk.rng.IntN(3) { // it stays full
+			for range c.rng.IntN(3) { // it stays full
 				if err == nil {
 					break
 				}
@@ -491,6 +487,12 @@ func TestWALFullDisk(t *testing.T) {
 		c.end()
 	}
 	t.Logf("refused %d times", refused)
+}
+
+func (c *crashLog) setLeft(operations int) {
+	c.disk.mu.Lock()
+	defer c.disk.mu.Unlock()
+	c.disk.left = operations
 }
 
 func (c *crashLog) setFull(full bool) {
