@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -188,7 +189,8 @@ func (n *Node) relay(ctx context.Context, batch []*proposal) outcome {
 	defer cancel()
 	cmds := commandsOf(batch)
 	budget := fsm.Micros(until.Sub(n.cfg.Now()))
-	req := &peerpb.Request{Body: &peerpb.Request_Propose{Propose: &peerpb.Propose{Commands: cmds, BudgetUs: budget}}}
+	readers := slices.ContainsFunc(batch, func(p *proposal) bool { return len(p.cmds) == 0 }) && mutant != "relayedfence"
+	req := &peerpb.Request{Body: &peerpb.Request_Propose{Propose: &peerpb.Propose{Commands: cmds, Fence: readers, BudgetUs: budget}}}
 	if len(cmds) == 0 {
 		req.Body = &peerpb.Request_Fence{Fence: &peerpb.Fence{BudgetUs: budget}}
 	}

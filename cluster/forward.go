@@ -81,9 +81,9 @@ func outcomeOf(resp *peerpb.Response) outcome {
 func (n *Node) servePeer(ctx context.Context, _ string, req *peerpb.Request) *peerpb.Response {
 	switch b := req.Body.(type) {
 	case *peerpb.Request_Propose:
-		return n.serveProposal(ctx, b.Propose.Commands, b.Propose.BudgetUs)
+		return n.serveProposal(ctx, b.Propose.Commands, b.Propose.Fence, b.Propose.BudgetUs)
 	case *peerpb.Request_Fence:
-		return n.serveProposal(ctx, nil, b.Fence.BudgetUs)
+		return n.serveProposal(ctx, nil, true, b.Fence.BudgetUs)
 	case *peerpb.Request_Ping:
 		return &peerpb.Response{Body: &peerpb.Response_Pong{Pong: n.pong()}}
 	}
@@ -92,13 +92,15 @@ func (n *Node) servePeer(ctx context.Context, _ string, req *peerpb.Request) *pe
 
 // serveProposal decides for another node: one hop only, so a node that does not
 // lead refuses. Content is checked again: another node's version may differ.
-func (n *Node) serveProposal(ctx context.Context, cmds []*fsm.Command, budgetUs int64) *peerpb.Response {
+// This node's memory answers duplicates, but never a message that readers came
+// with: a deposed leader's memory is behind, and only an entry shows it.
+func (n *Node) serveProposal(ctx context.Context, cmds []*fsm.Command, fence bool, budgetUs int64) *peerpb.Response {
 	for _, c := range cmds {
 		if c.GetOp() <= fsmpb.Op_OP_UNSPECIFIED || c.GetOp() > fsmpb.Op_OP_INIT {
 			return refusalOf(peerpb.Refusal_REASON_UNSPECIFIED, fmt.Sprintf("unknown command %d", c.GetOp()))
 		}
 	}
-	if d := n.localAnswer(cmds); d != nil {
+	if d := n.localAnswer(cmds); d != nil && !fence {
 		n.local.Add(uint64(len(cmds)))
 		return &peerpb.Response{Body: &peerpb.Response_Decision{Decision: decisionProto(d)}}
 	}

@@ -111,3 +111,35 @@ func TestAStormOfOneKey(t *testing.T) {
 		t.Errorf("a storm of 90 took %d entries", took)
 	}
 }
+
+// TestARelayedFenceIsAnEntry sends a reader and a duplicate to the leader in one
+// message. The duplicate alone is answered from the leader's memory; a reader
+// must not be, since a leader that has been deposed does not know it. A chaos run
+// found it by the times that reads told (seed 11843, power).
+func TestARelayedFenceIsAnEntry(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t, 3, "", nil)
+	leader, f := c.nodes[c.leader()], c.nodes[c.follower()]
+	settled(t, leader, "relayed-duplicate")
+	duplicate := func() *proposal { return newProposal(t.Context(), []*fsm.Command{reserveCmd("relayed-duplicate")}) }
+	reader := func() *proposal { return newProposal(t.Context(), nil) }
+	for name, c := range map[string]struct {
+		batch []*proposal
+		local bool
+	}{
+		"a duplicate alone":      {[]*proposal{duplicate()}, true},
+		"a reader alone":         {[]*proposal{reader()}, false},
+		"a reader behind it":     {[]*proposal{duplicate(), reader()}, false},
+		"a reader in front":      {[]*proposal{reader(), duplicate()}, false},
+		"among many of the same": {[]*proposal{duplicate(), duplicate(), reader(), duplicate()}, false},
+	} {
+		before := leader.local.Load()
+		o := f.relay(t.Context(), c.batch)
+		if o.fate != applied {
+			t.Fatalf("%s: %v", name, o.err)
+		}
+		if local := leader.local.Load() != before; local != c.local {
+			t.Errorf("%s: answered from memory: %v", name, local)
+		}
+	}
+}

@@ -458,6 +458,7 @@ type Propose struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Commands      []*fsmpb.Command       `protobuf:"bytes,1,rep,name=commands,proto3" json:"commands,omitempty"`
 	BudgetUs      int64                  `protobuf:"varint,2,opt,name=budget_us,json=budgetUs,proto3" json:"budget_us,omitempty"` // what is left of the caller's deadline
+	Fence         bool                   `protobuf:"varint,3,opt,name=fence,proto3" json:"fence,omitempty"`                       // readers wait with it: only a log entry will do, no memory
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -504,6 +505,13 @@ func (x *Propose) GetBudgetUs() int64 {
 		return x.BudgetUs
 	}
 	return 0
+}
+
+func (x *Propose) GetFence() bool {
+	if x != nil {
+		return x.Fence
+	}
+	return false
 }
 
 // Fence asks the leader for an index behind which a read is linearizable.
@@ -1020,10 +1028,11 @@ const file_cluster_peerpb_peer_proto_rawDesc = "" +
 	"\apropose\x18\x02 \x01(\v2\x16.onced.peer.v1.ProposeH\x00R\apropose\x12,\n" +
 	"\x05fence\x18\x03 \x01(\v2\x14.onced.peer.v1.FenceH\x00R\x05fence\x12)\n" +
 	"\x04ping\x18\x04 \x01(\v2\x13.onced.peer.v1.PingH\x00R\x04pingB\x06\n" +
-	"\x04body\"Y\n" +
+	"\x04body\"o\n" +
 	"\aPropose\x121\n" +
 	"\bcommands\x18\x01 \x03(\v2\x15.onced.fsm.v1.CommandR\bcommands\x12\x1b\n" +
-	"\tbudget_us\x18\x02 \x01(\x03R\bbudgetUs\"$\n" +
+	"\tbudget_us\x18\x02 \x01(\x03R\bbudgetUs\x12\x14\n" +
+	"\x05fence\x18\x03 \x01(\bR\x05fence\"$\n" +
 	"\x05Fence\x12\x1b\n" +
 	"\tbudget_us\x18\x01 \x01(\x03R\bbudgetUs\"\x06\n" +
 	"\x04Ping\"\xec\x01\n" +

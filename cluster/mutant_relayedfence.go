@@ -1,0 +1,5 @@
+//go:build mutant_relayedfence
+
+package cluster
+
+const mutant = "relayedfence"
