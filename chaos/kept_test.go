@@ -24,3 +24,22 @@ func TestKeptHistories(t *testing.T) {
 		}
 	}
 }
+
+// TestKeptViolations: histories that a fault of the product made, each with what
+// the checks said of it. They must never be explained.
+func TestKeptViolations(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/violations/*.jsonl")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("histories: %v, %v", files, err)
+	}
+	for _, file := range files {
+		ops, err := ReadHistory(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := Check(t.Context(), ops, nil, Limits{}); f.Linearizable || len(f.Reasons) == 0 {
+			t.Errorf("%s is explained now", file)
+		}
+	}
+}

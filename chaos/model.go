@@ -14,11 +14,6 @@ func (s state) step(o *Op, p *Policy, birth int64) (out []state) {
 	}
 	for _, d := range s.decide(o, at(a.Time), p, birth) {
 		if n, ok := d.matches(o); ok {
-			if o.Kind == Get {
-				// A read is judged by its node's estimate, which may be ahead of
-				// the stamp of an entry that is still under way.
-				n.now = s.now
-			}
 			out = append(out, n)
 		}
 	}
