@@ -54,7 +54,7 @@ figure() { # NAME: of the last verdict
 
 run() { # BLOCK LENGTH FAULTS WORKLOAD AT_LEAST: that many faults, however long it takes
 	local into=()
-	if [ "${WRITE:-}" = 1 ] && [ "$1" != power ]; then into=(--into "docs/RELIABILITY.md#$1"); fi
+	if [ "${WRITE:-}" = 1 ]; then into=(--into "docs/RELIABILITY.md#$1"); fi
 	echo "=== $1: $2 of $3 under $4, seed $seed"
 	proof run --commit "$commit" --for "$2" --at-least "$5" --faults "$3" --workload "$4" --seed "$seed" ${into[@]+"${into[@]}"}
 	operations=$((operations + $(figure operations)))
