@@ -7,16 +7,16 @@ usage() {
 	cat <<'USAGE'
 usage: bench.sh COMMAND [ARGUMENTS]
 
-  peers     onced beside etcd, Redis and PostgreSQL, each asked in turn, and the
-            ratios against the project's targets. A full run takes about 13
-            minutes on a quiet machine and writes the tables of
-            docs/BENCHMARKS.md; only if it measures all systems. Needs etcd,
-            redis-server and postgresql (Debian: apt-get install etcd-server
-            redis-server postgresql). Arguments:
+  peers     onced, with each of its log stores, beside etcd, Redis and
+            PostgreSQL, each asked in turn, and the ratios against the project's
+            targets. A full run takes about 15 minutes on a quiet machine and
+            writes the tables of docs/BENCHMARKS.md; only if it measures all
+            systems. Needs etcd, redis-server and postgresql (Debian: apt-get
+            install etcd-server redis-server postgresql). Arguments:
             --quick          one round of short measurements, nothing written
             --rounds N (5)   --for LENGTH (3s)   --warmup LENGTH (1s)
-            --systems LIST   onced,etcd,redis,postgres
-            --onced-args S   more arguments for each node of onced
+            --systems LIST   onced,onced-wal,etcd,redis,postgres
+            --onced-args S   more arguments for each node of onced and onced-wal
             --document FILE  where the tables go; "" for nowhere
             -o FILE          the raw figures as JSON (default: a new file in
                              TMPDIR, named at the end)

@@ -24,22 +24,23 @@ func TestSystems(t *testing.T) {
 	}
 	bin := filepath.Join(t.TempDir(), "onced")
 	needs := map[string]func() error{
-		nameOnced: func() error {
-			return nil
-		},
+		nameOnced:    func() error { return nil },
+		nameOncedWAL: func() error { return nil },
 		nameEtcd:     func() error { _, err := exec.LookPath("etcd"); return err },
 		nameRedis:    func() error { _, err := exec.LookPath("redis-server"); return err },
 		namePostgres: func() error { _, err := postgresBin(); return err },
 	}
 	systems := map[string]system{
-		nameOnced: &onced{bin: bin}, nameEtcd: &etcd{}, nameRedis: &redis{}, namePostgres: &postgres{},
+		nameOnced:    &onced{name: nameOnced, store: "bolt", bin: bin},
+		nameOncedWAL: &onced{name: nameOncedWAL, store: "wal", bin: bin},
+		nameEtcd:     &etcd{}, nameRedis: &redis{}, namePostgres: &postgres{},
 	}
 	for _, name := range systemNames {
 		t.Run(name, func(t *testing.T) {
 			if err := needs[name](); err != nil {
 				t.Skipf("%s is not installed: %v", name, err)
 			}
-			if name == nameOnced {
+			if _, isOnced := systems[name].(*onced); isOnced {
 				if out, err := exec.Command("go", "-C", "../..", "build", "-o", bin, "./cmd/onced").CombinedOutput(); err != nil {
 					t.Fatalf("%v\n%s", err, out)
 				}
@@ -261,7 +262,8 @@ func TestRESP(t *testing.T) {
 	}
 }
 
-// TestEveryTargetIsMeasured fails on a target that asks for what no round holds.
+// TestEveryTargetIsMeasured fails on a target that asks for what no round holds,
+// and when the log that syncs once is not held against those it is made for.
 func TestEveryTargetIsMeasured(t *testing.T) {
 	r := results{limits: []limit{{Name: limitF, P50: 1}}}
 	for _, s := range plan {
@@ -269,15 +271,40 @@ func TestEveryTargetIsMeasured(t *testing.T) {
 			r.figures = append(r.figures, figure{System: turn.system, Work: turn.work, Clients: s.clients, OpsPerSecond: 2, P50: 2, ServerCPU: 2, Flushes: 2})
 		}
 	}
+	withWAL := []string{"G1", "G2", "G5", "G6", "G7", "G12", "G13"}
 	for _, x := range targets {
-		if v := x.value(r); math.IsNaN(v) {
+		if v := x.value(r, nameOnced); math.IsNaN(v) {
 			t.Errorf("%s, %s is not measured", x.ID, x.What)
+		}
+		if v := x.value(r, nameOncedWAL); math.IsNaN(v) == slices.Contains(withWAL, x.ID) {
+			t.Errorf("%s, %s with --log-store wal: %v", x.ID, x.What, v)
 		}
 		if x.Aim > 0 && (x.Aim < x.Accept) != x.LowerIsBetter && x.Aim != x.Accept {
 			t.Errorf("%s, %s: to aim at %v is no more than to accept %v", x.ID, x.What, x.Aim, x.Accept)
 		}
-		if v := x.judge([]results{{}}); v.Reached != "" {
+		if v := x.judge([]results{{}}, nameOnced); v.Reached != "" {
 			t.Errorf("%s is reached without a figure", x.ID)
+		}
+	}
+}
+
+// TestTargetTable has both log stores in one line, each with its own verdict.
+func TestTargetTable(t *testing.T) {
+	figures := []figure{
+		{System: nameOnced, Work: guard, Clients: 64, OpsPerSecond: 20},
+		{System: nameOncedWAL, Work: guard, Clients: 64, OpsPerSecond: 50},
+		{System: nameEtcd, Work: guard, Clients: 64, OpsPerSecond: 10},
+		{System: nameOnced, Work: dupBatch, Clients: 16, OpsPerSecond: 9},
+		{System: nameRedis, Work: dupBatch, Clients: 16, OpsPerSecond: 10},
+	}
+	table := (&report{Floors: [][]limit{{}}, Figures: figures}).targetTable()
+	for _, line := range []string{
+		"| bolt (default) | reached | wal | reached |\n",
+		"| **2 x**, 2 to 2 | no | **5 x**, 5 to 5 | aim |\n",
+		"| **0.9 x**, 0.9 to 0.9 | aim | – | – |\n",
+	} {
+		if !strings.Contains(table, line) {
+			t.Errorf("no %sin\n%s", line, table)
 		}
 	}
 }
@@ -304,8 +331,8 @@ func TestJudge(t *testing.T) {
 		for i, v := range c.values {
 			rounds[i].figures = []figure{{OpsPerSecond: v}}
 		}
-		c.t.value = func(r results) float64 { return r.figures[0].OpsPerSecond }
-		if v := c.t.judge(rounds); v.Reached != c.want || v.Median != c.median {
+		c.t.value = func(r results, _ string) float64 { return r.figures[0].OpsPerSecond }
+		if v := c.t.judge(rounds, nameOnced); v.Reached != c.want || v.Median != c.median {
 			t.Errorf("%v: %+v, want %s", c.values, v, c.want)
 		}
 	}

@@ -71,7 +71,7 @@ func parse(args []string) (options, error) {
 	var o options
 	f := flag.NewFlagSet("peers", flag.ExitOnError)
 	f.StringVar(&o.onced, "onced", "bin/onced", "the binary")
-	f.StringVar(&o.oncedArgs, "onced-args", "", "more arguments for each node, as in \"--log-store wal\"")
+	f.StringVar(&o.oncedArgs, "onced-args", "", "more arguments for each node of both log stores, as in \"--snapshot-threshold 8192\"")
 	f.StringVar(&o.commit, "commit", "unknown", "the commit that is measured")
 	systems := f.String("systems", strings.Join(systemNames, ","), "systems to measure")
 	quick := f.Bool("quick", false, "a try of one minute: one round of one second each, and no document written")

@@ -6,14 +6,17 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/onced/onced/bench"
 )
 
-// onced is a cluster of three of the real binary.
+// onced is a cluster of three of the real binary, with one of its log stores.
 type onced struct {
+	name      string // in the tables
+	store     string // --log-store
 	bin       string
 	args      []string // more, for each node
 	nodes     []*process
@@ -40,13 +43,14 @@ func (o *onced) begin(ctx context.Context, dir string) error {
 			"server", "--node-id", name, "--data-dir", name, "--cluster", strings.Join(members, ","),
 			"--http-addr", fmt.Sprintf("127.0.0.1:%d", ports[i]), "--peer-addr", fmt.Sprintf("127.0.0.1:%d", ports[3+i]),
 		}, o.args...)
+		args = append(args, "--log-store", o.store)
 		p, err := launch(dir, name, nil, bin, args...)
 		if err != nil {
 			return err
 		}
 		o.nodes = append(o.nodes, p)
 	}
-	return await(ctx, "onced", o.nodes, func(ctx context.Context) error {
+	return await(ctx, o.name, o.nodes, func(ctx context.Context) error {
 		for _, e := range o.endpoints {
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, e+"/readyz", nil)
 			if err != nil {
@@ -71,11 +75,8 @@ func (o *onced) pids() []int { return pidsOf(o.nodes) }
 
 func (o *onced) facts() facts {
 	said, _ := output(o.bin, "version")
-	settings := "its defaults"
-	if len(o.args) > 0 {
-		settings = "`" + strings.Join(o.args, " ") + "`"
-	}
-	return facts{"onced", version(said, "onced "), "three nodes, " + settings}
+	args := append(slices.Clone(o.args), "--log-store", o.store)
+	return facts{o.name, version(said, "onced "), "three nodes, `" + strings.Join(args, " ") + "`, else its defaults"}
 }
 
 func (o *onced) load(ctx context.Context, w work) (load, error) {
@@ -101,7 +102,7 @@ func (o *onced) load(ctx context.Context, w work) (load, error) {
 	case dupBatch:
 		workload, b.Replay = "batch", true
 	default:
-		return load{}, fmt.Errorf("no %s of onced", w)
+		return load{}, fmt.Errorf("no %s of %s", w, o.name)
 	}
 	if b.NeedsPrepared(workload) {
 		if err := b.Prepare(ctx, duplicates); err != nil {

@@ -36,8 +36,9 @@ func peers(ctx context.Context, o options) error {
 	}
 
 	systems := map[string]system{
-		nameOnced: &onced{bin: o.onced, args: strings.Fields(o.oncedArgs)},
-		nameEtcd:  &etcd{}, nameRedis: &redis{}, namePostgres: &postgres{},
+		nameOnced:    &onced{name: nameOnced, store: "bolt", bin: o.onced, args: strings.Fields(o.oncedArgs)},
+		nameOncedWAL: &onced{name: nameOncedWAL, store: "wal", bin: o.onced, args: strings.Fields(o.oncedArgs)},
+		nameEtcd:     &etcd{}, nameRedis: &redis{}, namePostgres: &postgres{},
 	}
 	var members []member
 	for _, name := range o.systems {

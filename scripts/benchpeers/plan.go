@@ -4,13 +4,14 @@ import "slices"
 
 // The systems, by the names that --systems takes.
 const (
-	nameOnced    = "onced"
+	nameOnced    = "onced"     // with --log-store bolt, the default
+	nameOncedWAL = "onced-wal" // with --log-store wal
 	nameEtcd     = "etcd"
 	nameRedis    = "redis"
 	namePostgres = "postgres"
 )
 
-var systemNames = []string{nameOnced, nameEtcd, nameRedis, namePostgres}
+var systemNames = []string{nameOnced, nameOncedWAL, nameEtcd, nameRedis, namePostgres}
 
 // step is one work that some systems do in turn, so that what is compared was
 // measured within seconds of each other.
@@ -24,11 +25,13 @@ type turn struct {
 	work   work
 }
 
-// plan is one round.
+// plan is one round. Duplicates and batches say little of a log store: one is not
+// asked, or syncs seldom.
 var plan = []step{
-	{1, []turn{{nameOnced, guard}, {nameEtcd, guard}, {nameRedis, guard}, {namePostgres, guard}}},
+	{1, []turn{{nameOnced, guard}, {nameOncedWAL, guard}, {nameEtcd, guard}, {nameRedis, guard}, {namePostgres, guard}}},
 	{64, []turn{
 		{nameOnced, guard},
+		{nameOncedWAL, guard},
 		{nameOnced, guardAny},
 		{nameEtcd, guard},
 		{nameRedis, guard},
@@ -36,8 +39,15 @@ var plan = []step{
 		{nameEtcd, guardHonest},
 		{nameRedis, guardHonest},
 	}},
-	{256, []turn{{nameOnced, guard}, {nameOnced, guardAny}, {nameEtcd, guard}, {nameRedis, guard}, {namePostgres, guard}}},
-	{1, []turn{{nameOnced, reserve}}},
+	{256, []turn{
+		{nameOnced, guard},
+		{nameOncedWAL, guard},
+		{nameOnced, guardAny},
+		{nameEtcd, guard},
+		{nameRedis, guard},
+		{namePostgres, guard},
+	}},
+	{1, []turn{{nameOnced, reserve}, {nameOncedWAL, reserve}}},
 	{1, []turn{{nameOnced, duplicateAny}, {nameRedis, duplicate}, {nameEtcd, duplicate}, {namePostgres, duplicate}}},
 	{64, []turn{
 		{nameOnced, duplicateAny},
