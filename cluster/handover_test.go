@@ -23,12 +23,7 @@ func calmSim(t *testing.T, f func(t *testing.T, s *sim)) {
 			freed: map[string]int{}, faults: map[string]int{},
 		}
 		s.start()
-		defer func() {
-			for _, x := range s.nodes {
-				s.stop(x, false)
-			}
-			time.Sleep(10 * time.Second)
-		}()
+		defer s.end()
 		time.Sleep(5 * time.Second)
 		f(t, s)
 	})

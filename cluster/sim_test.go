@@ -370,6 +370,11 @@ func (s *sim) run(d time.Duration) {
 	cancel()
 	clients.Wait()
 	s.check()
+	s.end()
+}
+
+// end stops all nodes, and what their disks have running.
+func (s *sim) end() {
 	for _, x := range s.nodes {
 		s.stop(x, false)
 	}
