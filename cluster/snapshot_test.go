@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -138,6 +139,15 @@ func TestDamagedNewestSnapshot(t *testing.T) {
 		"cut":     func(path string) error { return os.Truncate(path, 100) },
 		"emptied": func(path string) error { return os.Truncate(path, 0) },
 		"removed": func(path string) error { return os.RemoveAll(filepath.Dir(path)) },
+		"described wrongly": func(path string) error {
+			meta := filepath.Join(filepath.Dir(path), snapshotMeta)
+			b, err := os.ReadFile(meta)
+			if err != nil {
+				return err
+			}
+			// The member has another id: raft would wait for it for ever.
+			return os.WriteFile(meta, bytes.Replace(b, []byte(`"ID":"n1"`), []byte(`"ID":"n3"`), 1), 0o600)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

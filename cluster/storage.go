@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -19,10 +18,8 @@ import (
 )
 
 const (
-	snapshotsKept    = 3               // a damaged one lets an older take over (R8)
-	diskStall        = 8 * time.Second // a write that takes longer ends the process
-	fileLockTimeout  = time.Second     // bbolt's default waits for ever
-	oldSnapshotParts = ".tmp"          // left over by a crash while one was written
+	diskStall       = 8 * time.Second // a write that takes longer ends the process
+	fileLockTimeout = time.Second     // bbolt's default waits for ever
 )
 
 // storage is what raft keeps on disk, or in memory when there is no data
@@ -85,10 +82,11 @@ func openStorage(cfg Config, logger hclog.Logger, onDamage func(error)) (*storag
 }
 
 func (s *storage) open(cfg Config, logger hclog.Logger, onDamage func(error)) error {
-	var err error
-	if s.snaps, err = openSnapshots(s.dir, logger); err != nil {
+	snaps, err := openSnapshots(s.dir, logger)
+	if err != nil {
 		return err
 	}
+	s.snaps = snaps
 	path := filepath.Join(s.dir, raftFile)
 	damaged := func(err error) error { return damagedStore(path, err) }
 	contents, err := checkBolt(path)
@@ -118,8 +116,25 @@ func (s *storage) open(cfg Config, logger hclog.Logger, onDamage func(error)) er
 		logs.inner, logs.atOnce = s.wal, true
 	}
 	logs.inner = cfg.wrapped(logs.inner)
-	if err := recovered(func() error { return s.verify(contents, logs, stable) }); err != nil {
+	var bad []badSnapshot
+	err = recovered(func() (err error) {
+		var newest uint64
+		if newest, bad, err = carried(snaps, contents.logs, logs); err != nil {
+			return err
+		}
+		return s.verify(contents, newest, logs, stable)
+	})
+	var halt *HaltError
+	if errors.As(err, &halt) {
+		return halt
+	}
+	if err != nil {
 		return damaged(err)
+	}
+	for _, b := range bad {
+		if err := snaps.remove(b); err != nil {
+			return err
+		}
 	}
 	s.logs, err = newLogCache(logs)
 	return err
@@ -184,9 +199,56 @@ func (s *storage) guard(cfg Config, onDamage func(error)) storeGuard {
 	return storeGuard{onDamage: onDamage, stallAfter: cfg.diskStall, stalls: &s.stalls}
 }
 
-// verify reads all that is stored. raft panics when an entry behind its newest
+// carried gives the index of the newest snapshot that is whole, 0 if there is
+// none, and those that are damaged. It is a *HaltError when the log does not carry
+// on from the whole one to the end of a damaged one. It does if no entry is
+// missing and the last has the term of the snapshot: then the others are those of
+// the snapshot too. Behind an installed snapshot a log may hold entries of the
+// same indexes that no quorum ever had.
+func carried(snaps *snapshotFiles, ranges []indexRange, logs *logStore) (newest uint64, bad []badSnapshot, err error) {
+	good, bad, err := snaps.scan()
+	if err != nil {
+		return 0, nil, fmt.Errorf("snapshots cannot be listed: %w", err)
+	}
+	for ; len(good) > 0; good = good[1:] {
+		why := snaps.check(good[0].ID)
+		if why == nil {
+			newest = good[0].Index
+			break
+		}
+		bad = append(bad, badSnapshot{good[0].ID, good[0].Term, good[0].Index, why})
+	}
+	reached := newest
+	for _, r := range ranges {
+		if r.first <= reached+1 {
+			reached = max(reached, r.last)
+		}
+	}
+	for _, b := range bad {
+		path := filepath.Join(snaps.path, b.name)
+		if errors.Is(b.why, fs.ErrPermission) {
+			return 0, nil, refusef("snapshot %s cannot be read: %w", path, b.why)
+		}
+		if b.index <= newest {
+			continue
+		}
+		var l raft.Log
+		if b.index <= reached {
+			if err := logs.read(b.index, &l); err != nil {
+				return 0, nil, fmt.Errorf("log entry %d: %w", b.index, err)
+			}
+		}
+		if l.Term != b.term {
+			return 0, nil, damagedStore(path, fmt.Errorf("%w; the log does not hold its entries %d to %d", b.why, newest+1, b.index))
+		}
+	}
+	return newest, bad, nil
+}
+
+// verify reads all that is stored; newest is the index of the newest whole
+// snapshot. raft panics when an entry behind its newest
 // snapshot is missing or unreadable, so that is found here.
-func (s *storage) verify(contents boltContents, logs *logStore, stable *stableStore) error {
+func (s *storage) verify(contents boltContents, newest uint64, logs *logStore, stable *stableStore) error {
 	for _, key := range contents.conf {
 		if _, err := stable.read([]byte(key)); err != nil {
 			return fmt.Errorf("%s: %w", key, err)
@@ -200,10 +262,6 @@ func (s *storage) verify(contents boltContents, logs *logStore, stable *stableSt
 	// start from the snapshot, its term and vote forgotten.
 	if _, err := stable.read([]byte(stableKeys[0])); err != nil && len(contents.logs)+len(snaps) > 0 {
 		return fmt.Errorf("there are log entries or snapshots, but no term: %w", err)
-	}
-	var newest uint64
-	if len(snaps) > 0 {
-		newest = snaps[0].Index
 	}
 	var term, reached uint64
 	for _, r := range contents.logs {
@@ -305,60 +363,4 @@ func (s *storage) Close() error {
 		err = errors.Join(err, s.unlock())
 	}
 	return err
-}
-
-// openSnapshots opens the snapshots of dir and removes what crashes left of
-// unfinished ones, which raft's store keeps for ever (R24).
-func openSnapshots(dir string, logger hclog.Logger) (raft.SnapshotStore, error) {
-	path := filepath.Join(dir, snapshotsDir)
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, refusef("snapshot directory %s cannot be made: %w", path, err)
-	}
-	entries, err := os.ReadDir(path)
-	if err != nil {
-		return nil, refusef("snapshot directory %s cannot be read: %w", path, err)
-	}
-	for _, e := range entries {
-		if e.IsDir() && strings.HasSuffix(e.Name(), oldSnapshotParts) {
-			if err := os.RemoveAll(filepath.Join(path, e.Name())); err != nil {
-				return nil, refusef("unfinished snapshot %s cannot be removed: %w", e.Name(), err)
-			}
-		}
-	}
-	files, err := raft.NewFileSnapshotStoreWithLogger(dir, snapshotsKept, logger.Named("snapshot"))
-	if err != nil {
-		return nil, refusef("snapshot directory %s cannot be used: %w", path, err)
-	}
-	return privateSnapshots{files, path}, nil
-}
-
-// privateSnapshots keeps snapshots from other users: they hold every response.
-type privateSnapshots struct {
-	*raft.FileSnapshotStore
-	path string
-}
-
-// Create implements raft.SnapshotStore.
-func (p privateSnapshots) Create(version raft.SnapshotVersion, index, term uint64,
-	configuration raft.Configuration, configurationIndex uint64, trans raft.Transport,
-) (raft.SnapshotSink, error) {
-	sink, err := p.FileSnapshotStore.Create(version, index, term, configuration, configurationIndex, trans)
-	if err != nil {
-		return nil, err
-	}
-	part := filepath.Join(p.path, sink.ID()+oldSnapshotParts)
-	err = filepath.WalkDir(part, func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir():
-			return os.Chmod(name, 0o700)
-		default:
-			return os.Chmod(name, 0o600)
-		}
-	})
-	if err != nil {
-		return nil, errors.Join(err, sink.Cancel())
-	}
-	return sink, nil
 }
