@@ -31,15 +31,15 @@ type DamageConfig struct {
 type DamageReport struct {
 	Seed     uint64
 	Times    int
-	Harmless int // the node served, and answered everything as before
-	Refused  int // the node ended with a sentence and the exit code for it
-	Silent   int // it neither ended nor served: no wrong answer, but no sentence either
+	Harmless int      // the node served, and answered everything as before
+	Refused  int      // the node ended with a sentence and the exit code for it
+	Silent   []string // it neither ended nor served: no wrong answer, but no sentence either
 	Wrong    []string
 }
 
-// Pass tells whether no answer was wrong, and some damage was refused.
+// Pass tells whether each node served rightly or refused, and some refused.
 func (r *DamageReport) Pass() bool {
-	return len(r.Wrong) == 0 && r.Harmless+r.Refused+r.Silent == r.Times && r.Refused > 0
+	return len(r.Wrong)+len(r.Silent) == 0 && r.Harmless+r.Refused == r.Times && r.Refused > 0
 }
 
 // Verdict is the last line of a run.
@@ -48,7 +48,7 @@ func (r *DamageReport) Verdict() string {
 	if r.Pass() {
 		word = "PASS"
 	}
-	return fmt.Sprintf("%s seed=%d damages=%d refused=%d harmless=%d silent=%d wrong=%d", word, r.Seed, r.Times, r.Refused, r.Harmless, r.Silent, len(r.Wrong))
+	return fmt.Sprintf("%s seed=%d damages=%d refused=%d harmless=%d silent=%d wrong=%d", word, r.Seed, r.Times, r.Refused, r.Harmless, len(r.Silent), len(r.Wrong))
 }
 
 // The keys of a data directory that is damaged.
@@ -93,8 +93,7 @@ func DamageRun(ctx context.Context, c DamageConfig) (*DamageReport, error) {
 				reportMu.Lock()
 				switch {
 				case errors.Is(err, errSilent):
-					r.Silent++
-					c.Progress("damage %d, %s: %v", n, what, err)
+					r.Silent = append(r.Silent, fmt.Sprintf("damage %d, %s: %v", n, what, err))
 				case err != nil:
 					r.Wrong = append(r.Wrong, fmt.Sprintf("damage %d, %s: %v", n, what, err))
 				case refused:
@@ -103,7 +102,7 @@ func DamageRun(ctx context.Context, c DamageConfig) (*DamageReport, error) {
 					r.Harmless++
 				}
 				if d := done.Add(1); d%100 == 0 {
-					c.Progress("%d of %d: %d refused, %d harmless, %d wrong", d, c.Times, r.Refused, r.Harmless, len(r.Wrong))
+					c.Progress("%d of %d: %d refused, %d harmless, %d silent, %d wrong", d, c.Times, r.Refused, r.Harmless, len(r.Silent), len(r.Wrong))
 				}
 				reportMu.Unlock()
 			}

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +59,8 @@ func damageOne(dir string, damage func(string, *rand.Rand) (string, error), rng 
 	files = append(files, segments...)
 	if len(snapshots) > 0 {
 		newest := snapshots[len(snapshots)-1]
-		files = append(files, newest, filepath.Join(filepath.Dir(newest), "meta.json"))
+		description := filepath.Join(filepath.Dir(newest), "meta.json")
+		files = append(files, newest, description, description+".sum")
 	}
 	path := files[rng.IntN(len(files))]
 	done, err := damage(path, rng)
@@ -70,9 +72,14 @@ func flipBits(path string, rng *rand.Rand) (string, error) {
 	if err != nil || len(b) == 0 {
 		return "", errors.Join(err, errors.New(path+" is empty"))
 	}
+	used := len(b)
+	if filepath.Ext(path) == ".wal" {
+		// The rest of a segment is zeros, for later entries.
+		used = max(1, len(bytes.TrimRight(b, "\x00")))
+	}
 	flips := 1 + rng.IntN(8)
 	for range flips {
-		b[rng.IntN(len(b))] ^= 1 << rng.IntN(8)
+		b[rng.IntN(used)] ^= 1 << rng.IntN(8)
 	}
 	return fmt.Sprintf("%d bits flipped", flips), os.WriteFile(path, b, 0o600)
 }

@@ -271,6 +271,9 @@ sentence and exit code 70, 71 or 78, or answer for every key as it did before.`,
 			for _, w := range report.Wrong {
 				fmt.Fprintf(a.stderr, "wrong: %s\n", w)
 			}
+			for _, s := range report.Silent {
+				fmt.Fprintf(a.stderr, "silent: %s\n", s)
+			}
 			if !report.Pass() {
 				fmt.Fprintf(a.stderr, "again: onced chaos damage --times %d --seed %d\n", c.Times, c.Seed)
 			}
