@@ -21,7 +21,7 @@ func TestLogCacheKeepsNoFuture(t *testing.T) {
 		results [1 << 10]byte
 	}
 	gone := func() weak.Pointer[future] {
-		f := &future{log: raft.Log{Index: 1, Term: 1, Data: []byte("entry")}}
+		f := &future{log: raft.Log{Index: 1, Term: 1, Data: []byte("entry")}, results: [1 << 10]byte{1}}
 		if err := c.StoreLogs([]*raft.Log{&f.log}); err != nil {
 			t.Fatal(err)
 		}
