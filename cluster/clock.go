@@ -117,6 +117,18 @@ func (c *clock) estimate(last fsm.Time) fsm.Time {
 	return max(last, c.carried(c.now()))
 }
 
+// sure is estimate that tells whether it rests on something heard since the
+// start. One that does not is as old as what the disk had: a node that comes
+// back with a snapshot of last week would take last week's outcomes for live.
+func (c *clock) sure(last fsm.Time) (fsm.Time, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.live {
+		return last, mutant == "olddisk"
+	}
+	return max(last, c.carried(c.now())), true
+}
+
 // next gives the stamp of the leader's next entry and the reading it was made
 // at. It has none (ok false) only while nothing was applied live and the wall
 // clocks of a majority are not known.

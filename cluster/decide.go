@@ -52,7 +52,9 @@ func (n *Node) Decide(ctx context.Context, cmds []*fsm.Command, wait time.Durati
 }
 
 // localAnswer answers a list from this node's memory, when every command of it
-// can be: memory may say yes, never no (semantics.md section 7).
+// can be: memory may say yes, never no (semantics.md section 7). A node that has
+// not heard log time since its start says nothing: it cannot tell what has
+// expired.
 func (n *Node) localAnswer(cmds []*fsm.Command) (d *fsm.Decision) {
 	if len(cmds) == 0 || n.isHalted() {
 		return nil
@@ -63,7 +65,10 @@ func (n *Node) localAnswer(cmds []*fsm.Command) (d *fsm.Decision) {
 		}
 	}
 	n.fsm.read(func(m *fsm.Machine) {
-		now := n.clock.estimate(m.Now())
+		now, sure := n.clock.sure(m.Now())
+		if !sure {
+			return
+		}
 		var results []fsm.Result
 		for _, c := range cmds {
 			r, ok := m.Replay(c, now)

@@ -1,4 +1,4 @@
-//go:build !(mutant_fastpath || mutant_readfence || mutant_await || mutant_onedelete || mutant_nowatchdog || mutant_nocrc || mutant_nomarker || mutant_shorttrail || mutant_ackearly || mutant_newattempt || mutant_stepclock || mutant_nosync || mutant_replaysapply || mutant_relayedfence)
+//go:build !(mutant_fastpath || mutant_readfence || mutant_await || mutant_onedelete || mutant_nowatchdog || mutant_nocrc || mutant_nomarker || mutant_shorttrail || mutant_ackearly || mutant_newattempt || mutant_stepclock || mutant_nosync || mutant_replaysapply || mutant_relayedfence || mutant_olddisk)
 
 package cluster
 

@@ -12,6 +12,7 @@ mutants() {
 fastpath       ./cluster TestB01               heartbeats past raft's main loop (hashicorp/raft#695)
 readfence      ./cluster TestB66|TestB13       reads that do not wait for an entry of their own
 relayedfence   ./cluster TestARelayedFence      a reader that rides with duplicates, answered from the leader's memory
+olddisk        ./cluster TestNoReplayFromAnOldDisk  replays by a node that has heard nothing since its start
 await          ./cluster TestAwait             waiting for a future that raft never answers (hashicorp/raft#498)
 onedelete      ./cluster TestLogStoreDelete    a log compacted in one transaction
 nowatchdog     ./cluster TestB04               a leader that holds the others while its disk hangs (hashicorp/raft#503)

@@ -1,0 +1,5 @@
+//go:build mutant_olddisk
+
+package cluster
+
+const mutant = "olddisk"
