@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -199,9 +200,8 @@ func diskReadOnly(ctx context.Context, r *rig, rng *rand.Rand) (*injured, error)
 	}, nil
 }
 
-// tamper has strace change the system calls of n that inject names, until stop
-// is called, which gives how often it did.
-func (r *rig) tamper(n *Node, inject string) (stop func() (int, error), err error) {
+// tamper has strace change what syncs of n do, until it is stopped.
+func (r *rig) tamper(n *Node, inject string) (t *tampering, err error) {
 	log := filepath.Join(r.dir, n.ID+".strace")
 	_ = os.Remove(log)
 	p, err := startProcess(filepath.Join(r.dir, "strace.log"), nil,
@@ -209,26 +209,54 @@ func (r *rig) tamper(n *Node, inject string) (stop func() (int, error), err erro
 	if err != nil {
 		return nil, err
 	}
-	return func() (int, error) {
-		_ = p.signal(syscall.SIGINT)
-		if _, ended := p.exit(5 * time.Second); !ended {
-			p.kill()
+	return &tampering{p, log}, nil
+}
+
+// tampering is a strace that changes what syncs of a node do.
+type tampering struct {
+	p   *process
+	log string
+}
+
+// times gives how many syncs were tampered with so far.
+func (t *tampering) times() (int, error) {
+	b, err := os.ReadFile(t.log)
+	return bytes.Count(b, []byte("INJECTED")) + bytes.Count(b, []byte("DELAYED")), err
+}
+
+// bite waits until a sync was tampered with: a node that has just come back, or
+// that the leader has lost patience with, may sync nothing for seconds.
+func (t *tampering) bite(ctx context.Context) {
+	for end := time.Now().Add(biteTime); time.Now().Before(end) && ctx.Err() == nil; {
+		if n, err := t.times(); n > 0 || err != nil {
+			return
 		}
-		b, err := os.ReadFile(log)
-		return strings.Count(string(b), "INJECTED") + strings.Count(string(b), "DELAYED"), err
-	}, nil
+		time.Sleep(50 * time.Millisecond) // between two looks
+	}
+}
+
+const biteTime = 12 * time.Second
+
+// stop ends it, and gives how many syncs it changed.
+func (t *tampering) stop() (int, error) {
+	_ = t.p.signal(syscall.SIGINT)
+	if _, ended := t.p.exit(5 * time.Second); !ended {
+		t.p.kill()
+	}
+	return t.times()
 }
 
 func (r *rig) syncFault(ctx context.Context, rng *rand.Rand, inject, what string) (*injured, error) {
 	n, leads := r.victim(ctx, rng)
-	stop, err := r.tamper(n, inject)
+	t, err := r.tamper(n, inject)
 	if err != nil {
 		return nil, err
 	}
 	return &injured{
 		target: n.ID, leader: leads, hold: between(rng, 2*time.Second, 4*time.Second),
-		heal: func(context.Context) (string, error) {
-			times, err := stop()
+		heal: func(ctx context.Context) (string, error) {
+			t.bite(ctx)
+			times, err := t.stop()
 			if err != nil {
 				return "", err
 			}
@@ -253,16 +281,17 @@ func syncSlow(ctx context.Context, r *rig, rng *rand.Rand) (*injured, error) {
 // nodes have what this one loses.
 func syncLies(ctx context.Context, r *rig, rng *rand.Rand) (*injured, error) {
 	n, leads := r.victim(ctx, rng)
-	stop, err := r.tamper(n, "retval=0")
+	t, err := r.tamper(n, "retval=0")
 	if err != nil {
 		return nil, err
 	}
 	return &injured{
 		target: n.ID, leader: leads, hold: between(rng, 2*time.Second, 4*time.Second),
-		heal: func(context.Context) (string, error) {
+		heal: func(ctx context.Context) (string, error) {
+			t.bite(ctx)
 			// Power first: strace lets the node sync again when it leaves.
 			_, err := r.cutPower([]*Node{n})
-			times, stopped := stop()
+			times, stopped := t.stop()
 			if err := errors.Join(err, stopped); err != nil {
 				return "", err
 			}
