@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 
@@ -24,6 +25,9 @@ const (
 // errDamaged is a stored entry or setting that is not what was written.
 var errDamaged = errors.New("damaged")
 
+// errOwed refuses writes to a log whose end is half deleted.
+var errOwed = errors.New("the end of the log could not be deleted before: make room and restart")
+
 // logStore is a raft.LogStore that never gives out an entry other than the one
 // it was given: bbolt has no checksum of data, and of 400 flipped bits 99
 // changed an entry unnoticed (raft-traps 0.8); raft-wal has one and does not look
@@ -37,6 +41,12 @@ type logStore struct {
 	deletable func() (uint64, error)
 	// atOnce tells that inner deletes a prefix of any length in one short write.
 	atOnce bool
+	// newest gives the index of the newest snapshot; needed with atOnce.
+	newest func() (uint64, error)
+	// owed: with atOnce, a deletion of the log's end failed, for want of space or
+	// the process is ending. The files may be without that end, which raft still
+	// counts on: only its repetition, which raft makes, goes on from here.
+	owed atomic.Bool
 	// afterChunk is for tests: called between the transactions of a deletion.
 	afterChunk func() error
 }
@@ -104,7 +114,26 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 		c.Extensions = seal(&c)
 		sealed[i] = &c
 	}
-	return s.guard.write("store log entries", func() error { return s.inner.StoreLogs(sealed) })
+	return s.guard.write("store log entries", func() error {
+		if s.owed.Load() && (len(logs) == 0 || !s.behindSnapshot(logs[0].Index)) {
+			return errOwed // raft would write behind what it no longer has
+		}
+		err := s.inner.StoreLogs(sealed)
+		if err == nil {
+			s.owed.Store(false)
+		}
+		return err
+	})
+}
+
+// behindSnapshot tells whether index follows on the newest snapshot: when one was
+// just installed, the log before it does not count, deleted or not.
+func (s *logStore) behindSnapshot(index uint64) bool {
+	if s.newest == nil {
+		return false
+	}
+	newest, err := s.newest()
+	return err == nil && index == newest+1
 }
 
 // DeleteRange deletes the entries from first to last, both included. A prefix
@@ -112,6 +141,7 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 // in between leaves a shorter prefix. What reaches the end of the log, or lies
 // in it, goes in one transaction: a part of it deleted would leave a hole below
 // stale entries. A compaction stops at deletable; raft asks again at the next.
+// It is refused while the deletion of an end has to be repeated.
 func (s *logStore) DeleteRange(first, last uint64) error {
 	low, err := s.FirstIndex()
 	if err != nil {
@@ -122,6 +152,9 @@ func (s *logStore) DeleteRange(first, last uint64) error {
 		return err
 	}
 	if first <= low && last < high && mutant != "onedelete" {
+		if s.owed.Load() {
+			return errOwed
+		}
 		if s.deletable != nil && mutant != "shorttrail" {
 			limit, err := s.deletable()
 			if err != nil {
@@ -146,7 +179,11 @@ func (s *logStore) DeleteRange(first, last uint64) error {
 		}
 		return nil
 	}
-	return s.delete(first, last)
+	err = s.delete(first, last)
+	if last >= high {
+		s.owed.Store(s.atOnce && err != nil)
+	}
+	return err
 }
 
 func (s *logStore) delete(first, last uint64) error {

@@ -113,7 +113,7 @@ func (s *storage) open(cfg Config, logger hclog.Logger, onDamage func(error)) er
 		if contents.logs, err = s.openWAL(cfg, contents, stable, logger); err != nil {
 			return err
 		}
-		logs.inner, logs.atOnce = s.wal, true
+		logs.inner, logs.atOnce, logs.newest = s.wal, true, s.newestSnapshot
 	}
 	logs.inner = cfg.wrapped(logs.inner)
 	var bad []badSnapshot

@@ -241,6 +241,7 @@ type crashLog struct {
 	snapshot uint64
 	next     uint64
 	term     uint64
+	owed     *indexRange // a deletion of the end that failed: raft repeats it
 }
 
 func newCrashLog(seed uint64) *crashLog {
@@ -249,6 +250,7 @@ func newCrashLog(seed uint64) *crashLog {
 
 func (c *crashLog) open() error {
 	c.end()
+	c.owed = nil
 	c.p = &power{disk: c.disk}
 	guard := storeGuard{onDamage: func(error) {}}
 	w, _, err := openWAL(walConfig{
@@ -258,7 +260,7 @@ func (c *crashLog) open() error {
 	if err != nil {
 		return err
 	}
-	c.wal, c.logs = w, &logStore{inner: w, guard: guard, atOnce: true}
+	c.wal, c.logs = w, &logStore{inner: w, guard: guard, atOnce: true, newest: func() (uint64, error) { return c.snapshot, nil }}
 	return nil
 }
 
@@ -301,9 +303,11 @@ func (c *crashLog) step(t *testing.T) error {
 		keep := rng.IntN(n)
 		c.term++
 		c.or = c.want[:keep]
-		if err := c.logs.DeleteRange(c.want[keep].Index, c.want[n-1].Index); err != nil {
+		c.owed = &indexRange{c.want[keep].Index, c.want[n-1].Index}
+		if err := c.logs.DeleteRange(c.owed.first, c.owed.last); err != nil {
 			return err
 		}
+		c.owed = nil
 		c.want, c.next = c.or, c.want[keep].Index
 	case k == 1 && n > 1: // a compaction
 		cut := 1 + rng.IntN(n-1)
@@ -318,9 +322,11 @@ func (c *crashLog) step(t *testing.T) error {
 		c.next = c.snapshot + 1
 		if n > 0 && rng.IntN(2) == 0 {
 			c.or = nil
-			if err := c.logs.DeleteRange(c.want[0].Index, c.want[n-1].Index); err != nil {
+			c.owed = &indexRange{c.want[0].Index, c.want[n-1].Index}
+			if err := c.logs.DeleteRange(c.owed.first, c.owed.last); err != nil {
 				return err
 			}
+			c.owed = nil
 			c.want = nil
 		}
 	case k == 3:
@@ -474,7 +480,13 @@ func TestWALFullDisk(t *testing.T) {
 				_ = c.wal.DeleteRange(1, 0)
 			}
 			c.setFull(false)
-			if err := c.wal.DeleteRange(1, 0); err != nil {
+			if c.owed != nil {
+				err = c.logs.DeleteRange(c.owed.first, c.owed.last)
+				c.owed, c.want = nil, c.or
+			} else {
+				err = c.wal.DeleteRange(1, 0)
+			}
+			if err != nil {
 				t.Fatalf("%s: there is room again: %v", when, err)
 			}
 			if round%5 == 4 {
@@ -487,6 +499,64 @@ func TestWALFullDisk(t *testing.T) {
 		c.end()
 	}
 	t.Logf("refused %d times", refused)
+}
+
+// A deletion of the log's end that a full disk cut off may have happened, and
+// raft still counts on that end: nothing is written behind it, and nothing makes
+// it vanish before raft repeats the deletion.
+func TestWALOwedDeletion(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(crashSeeds) {
+		for _, then := range []string{"repeats", "appends", "has installed a snapshot"} {
+			c := newCrashLog(seed + 2000)
+			if err := c.open(); err != nil {
+				t.Fatal(err)
+			}
+			d := &told{}
+			c.logs.guard.onDamage = d.add
+			fill(t, c.logs, 1, 10)
+			c.setFull(true)
+			first := uint64(6)
+			if then == "has installed a snapshot" {
+				first, c.snapshot = 1, 30
+			}
+			if err := c.logs.DeleteRange(first, 10); !errors.Is(err, syscall.ENOSPC) {
+				t.Fatalf("seed %d: the disk is full: %v", seed, err)
+			}
+			c.setFull(false)
+			if err := c.logs.DeleteRange(1, 2); !errors.Is(err, errOwed) {
+				t.Fatalf("seed %d: compacted: %v", seed, err)
+			}
+			if last, err := c.logs.LastIndex(); last != 10 || err != nil || len(d.all()) != 0 {
+				t.Fatalf("seed %d: raft counts on 10 entries, there are %d, %v, %v", seed, last, err, d.all())
+			}
+			switch then {
+			case "appends":
+				if err := c.logs.StoreLog(&raft.Log{Index: 11, Term: 2, Data: c.data(t)}); !errors.Is(err, errOwed) || len(d.all()) != 1 {
+					t.Fatalf("seed %d: written behind what may be gone: %v, told %v", seed, err, d.all())
+				}
+				wantHalt(t, d.all()[0], ExitStalled, "make room and restart")
+			case "repeats":
+				if err := c.logs.DeleteRange(6, 10); err != nil {
+					t.Fatalf("seed %d: repeated: %v", seed, err)
+				}
+				if last, err := c.logs.LastIndex(); last != 5 || err != nil {
+					t.Fatalf("seed %d: %d entries, %v", seed, last, err)
+				}
+				fill(t, c.logs, 6, 8)
+				if err := c.logs.DeleteRange(1, 2); err != nil || len(d.all()) != 0 {
+					t.Fatalf("seed %d: %v, %v", seed, err, d.all())
+				}
+			default: // raft does not repeat it, and goes on behind the snapshot
+				fill(t, c.logs, 31, 40)
+				first, err := c.logs.FirstIndex()
+				if err := errors.Join(err, c.logs.DeleteRange(31, 33)); first != 31 || err != nil || len(d.all()) != 0 {
+					t.Fatalf("seed %d: begins at %d, %v, %v", seed, first, err, d.all())
+				}
+			}
+			c.end()
+		}
+	}
 }
 
 func (c *crashLog) setLeft(operations int) {
