@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,6 +30,10 @@ func interrupted(t *testing.T, s syscall.Signal, until string, args ...string) (
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The child's end is bound to this thread, which another test's goroutine,
+	// run on it and locked, could end.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
