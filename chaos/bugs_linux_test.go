@@ -176,10 +176,14 @@ func TestB31_NoRoomToGrow(t *testing.T) {
 	n := l.nodes.All[0]
 	l.writing(func() {
 		l.moreAcks(40)
-		limit := n.size()
-		if err := command("prlimit", "--pid", strconv.Itoa(n.process().pid()), "--fsize="+strconv.FormatInt(limit, 10)+":"); err != nil {
-			t.Error(err)
-			return
+		// It may grow between the look and the limit: then writes inside it would
+		// fail as on a full disk, which a node outlives.
+		for limit := int64(-1); limit != n.size(); {
+			limit = n.size()
+			if err := command("prlimit", "--pid", strconv.Itoa(n.process().pid()), "--fsize="+strconv.FormatInt(limit, 10)+":"); err != nil {
+				t.Error(err)
+				return
+			}
 		}
 		if _, ended := n.process().exit(30 * time.Second); !ended {
 			t.Error("the node goes on with a log store that cannot grow")
