@@ -183,12 +183,12 @@ func (n *Node) relay(ctx context.Context, batch []*proposal) outcome {
 		}
 	}
 	if until.IsZero() {
-		until = n.cfg.Now().Add(defaultBudget)
+		until = time.Now().Add(defaultBudget)
 	}
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	cmds := commandsOf(batch)
-	budget := fsm.Micros(until.Sub(n.cfg.Now()))
+	budget := fsm.Micros(until.Sub(time.Now()))
 	readers := slices.ContainsFunc(batch, func(p *proposal) bool { return len(p.cmds) == 0 }) && mutant != "relayedfence"
 	req := &peerpb.Request{Body: &peerpb.Request_Propose{Propose: &peerpb.Propose{Commands: cmds, Fence: readers, BudgetUs: budget}}}
 	if len(cmds) == 0 {

@@ -20,7 +20,8 @@ const (
 // clocks only steer it, by their lower median, so that one wrong wall clock
 // moves nothing and no lease ends early.
 type clock struct {
-	now func() time.Time // wall and monotonic reading in one
+	now  func() time.Time // monotonic
+	wall func() time.Time
 
 	mu     sync.Mutex
 	live   bool      // the anchor was set by something live since the start
@@ -37,8 +38,8 @@ type wallReading struct {
 	at   time.Time
 }
 
-func newClock(now func() time.Time) *clock {
-	return &clock{now: now, walls: map[string]wallReading{}, voters: 1, wake: make(chan struct{})}
+func newClock(now, wall func() time.Time) *clock {
+	return &clock{now: now, wall: wall, walls: map[string]wallReading{}, voters: 1, wake: make(chan struct{})}
 }
 
 // setVoters says how many voters there are: a median needs a majority of them.
@@ -64,7 +65,7 @@ func (c *clock) offset(id string) (time.Duration, bool) {
 		return 0, false
 	}
 	now := c.now()
-	return w.wall.Add(now.Sub(w.at)).Sub(fsm.TimeOf(now)), true
+	return w.wall.Add(now.Sub(w.at)).Sub(fsm.TimeOf(c.wall())), true
 }
 
 // applied anchors the clock at a stamp that was applied live; at is when this
@@ -137,7 +138,7 @@ func (c *clock) next(last fsm.Time) (stamp fsm.Time, at time.Time, ok bool) {
 	defer c.mu.Unlock()
 	now := c.now()
 	if mutant == "stepclock" {
-		return max(last, fsm.TimeOf(now)), now, true
+		return max(last, fsm.TimeOf(c.wall())), now, true
 	}
 	median, known := c.median(now)
 	if !c.live {
@@ -157,7 +158,7 @@ func (c *clock) next(last fsm.Time) (stamp fsm.Time, at time.Time, ok bool) {
 // median gives the lower median of the wall clocks of this node and of the
 // peers heard lately, when together they are a majority.
 func (c *clock) median(now time.Time) (fsm.Time, bool) {
-	walls := []fsm.Time{fsm.TimeOf(now)}
+	walls := []fsm.Time{fsm.TimeOf(c.wall())}
 	for _, w := range c.walls {
 		if age := now.Sub(w.at); age <= wallReadingAge {
 			walls = append(walls, w.wall.Add(age))

@@ -20,12 +20,14 @@ type worldClock struct {
 func newWorldClock(offsets ...time.Duration) *worldClock {
 	w := &worldClock{now: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC), off: offsets}
 	for i := range offsets {
-		c := newClock(func() time.Time { return w.now.Add(w.off[i]) })
+		c := newClock(w.read, func() time.Time { return w.now.Add(w.off[i]) })
 		c.setVoters(len(offsets))
 		w.clocks = append(w.clocks, c)
 	}
 	return w
 }
+
+func (w *worldClock) read() time.Time { return w.now }
 
 // meet lets every node that is up hear the wall clocks of the others that are.
 func (w *worldClock) meet(up []int) {
@@ -40,7 +42,7 @@ func (w *worldClock) meet(up []int) {
 
 // restart forgets what a node held in memory.
 func (w *worldClock) restart(i int) {
-	c := newClock(w.clocks[i].now)
+	c := newClock(w.clocks[i].now, w.clocks[i].wall)
 	c.setVoters(len(w.off))
 	w.clocks[i] = c
 }

@@ -52,8 +52,11 @@ type Config struct {
 	// on: the process prints the error and exits with its code. Required.
 	OnHalt func(*HaltError)
 
-	Now  func() time.Time // wall and monotonic clock; nil: time.Now
-	Rand io.Reader        // nil: crypto/rand
+	// Wall is the wall clock, which somebody may set; nil: time.Now. How long
+	// things take is read from the monotonic clock alone.
+	Wall func() time.Time
+
+	Rand io.Reader // nil: crypto/rand
 
 	wrapLogs      func(raft.LogStore) raft.LogStore // tests put a slow or failing store here
 	snapshotEvery time.Duration                     // tests take snapshots sooner; 0: 15 s
@@ -171,8 +174,8 @@ func (c Config) validated() (Config, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if c.Now == nil {
-		c.Now = time.Now
+	if c.Wall == nil {
+		c.Wall = time.Now
 	}
 	if c.Rand == nil {
 		c.Rand = rand.Reader

@@ -75,7 +75,7 @@ func TestHandOverGap(t *testing.T) {
 				}()
 			}
 			time.Sleep(time.Second)
-			s.stop(leader, true)
+			s.down(leader, true)
 			time.Sleep(2 * time.Second)
 			cancel()
 			clients.Wait()

@@ -66,7 +66,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	}
 	n := &Node{cfg: cfg, log: cfg.Logger.With("node", cfg.NodeID), halted: make(chan struct{}), learned: make(chan struct{}, 1), draining: make(chan struct{})}
 	n.ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	n.clock = newClock(cfg.Now)
+	n.clock = newClock(time.Now, cfg.Wall)
 	n.clock.setVoters(len(cfg.Members))
 	n.fsm = newAdapter(n.halt)
 	n.fsm.onApplied = cfg.onApplied
@@ -263,7 +263,7 @@ func (n *Node) raftConfig() *raft.Config {
 // own entries are anchored by propose, at the moment of their stamp.
 func (n *Node) appliedEntry(stamp fsm.Time) {
 	if n.caughtUp.Load() && !n.isLeader() {
-		n.clock.applied(stamp, n.cfg.Now())
+		n.clock.applied(stamp, time.Now())
 	}
 }
 

@@ -113,7 +113,7 @@ func (p *peers) others() (o []raft.Server) {
 func (p *peers) ping(ctx context.Context, s raft.Server) (*peerpb.Pong, bool) {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	sent := p.node.cfg.Now()
+	sent := time.Now()
 	resp, err := p.node.net.call(ctx, string(s.Address), &peerpb.Request{Body: &peerpb.Request_Ping{Ping: &peerpb.Ping{}}})
 	pong := resp.GetPong()
 	if err != nil || pong == nil || pong.NodeId != string(s.ID) {
@@ -123,9 +123,9 @@ func (p *peers) ping(ctx context.Context, s raft.Server) (*peerpb.Pong, bool) {
 		return nil, false
 	}
 	n := p.node
-	n.clock.heardWall(pong.NodeId, fsm.Time(pong.WallUs), n.cfg.Now().Sub(sent))
+	n.clock.heardWall(pong.NodeId, fsm.Time(pong.WallUs), time.Now().Sub(sent))
 	p.mu.Lock()
-	p.heard[pong.NodeId] = heardPeer{pong: pong, at: n.cfg.Now()}
+	p.heard[pong.NodeId] = heardPeer{pong: pong, at: time.Now()}
 	p.mu.Unlock()
 	if pong.LogTimeUs > 0 { // it leads, and decides
 		n.clock.heardLeader(fsm.Time(pong.LogTimeUs))
@@ -177,7 +177,7 @@ func (p *peers) silent() string {
 // pong tells another node how this one is.
 func (n *Node) pong() *peerpb.Pong {
 	p := &peerpb.Pong{
-		NodeId: n.cfg.NodeID, WallUs: int64(fsm.TimeOf(n.cfg.Now())), Role: n.role(),
+		NodeId: n.cfg.NodeID, WallUs: int64(fsm.TimeOf(n.cfg.Wall())), Role: n.role(),
 		LeaderId: n.Leader(), Version: n.cfg.Version,
 	}
 	if r := n.raft.Load(); r != nil {

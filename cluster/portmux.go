@@ -28,7 +28,7 @@ const (
 type peerHandler func(ctx context.Context, from string, req *peerpb.Request) *peerpb.Response
 
 // network is the one inter-node port of a node: raft and peer connections, both
-// ways. Deadlines on connections are of the machine's clock, not Config.Now.
+// ways. Deadlines on connections are of the monotonic clock.
 type network struct {
 	cfg Config
 	id  *identityStore
@@ -173,7 +173,7 @@ func (n *network) open(c *trackedConn) {
 		handedOn = n.layer.deliver(c)
 		return
 	}
-	reply := answerHello(self, hello, n.cfg.Now(), n.cfg.Version)
+	reply := answerHello(self, hello, n.cfg.Wall(), n.cfg.Version)
 	b, err := appendFrame(nil, reply, maxFrame)
 	if err == nil {
 		_, err = c.Write(b)

@@ -94,6 +94,10 @@ type crashSink struct {
 
 func (k crashSink) Close() error { return k.store.call(k.SnapshotSink.Close) }
 
+// simClockOff is how wrong a wall clock gets, either way. No log time can come
+// further ahead: it is steered by wall clocks, and carried by time that passes.
+const simClockOff = 24 * time.Hour
+
 // simNode is one node of the simulation and the disk that outlives it.
 type simNode struct {
 	id    string
@@ -132,7 +136,7 @@ func (s *sim) open(x *simNode) {
 		NodeID: x.id, Members: members, Listener: s.net.listen(x.id + ":1"), PeerAdvertise: x.id + ":1",
 		HTTPAdvertise: "http://" + x.id, Multiplier: 1, SnapshotThreshold: 200, snapshotEvery: 5 * time.Second,
 		OnHalt: func(e *HaltError) { s.t.Errorf("%s halted: %v", x.id, e) },
-		Now:    func() time.Time { return time.Now().Add(time.Duration(x.off.Load())) },
+		Wall:   func() time.Time { return time.Now().Add(time.Duration(x.off.Load())) },
 		disk:   x.disk, dial: s.net.dialFrom(x.id + ":1"),
 		onApplied: func(index, hash uint64) {
 			s.applied(x.id, index, hash)
@@ -156,17 +160,6 @@ func (s *sim) applied(id string, index, hash uint64) {
 		s.t.Errorf("%s diverged at index %d", id, index)
 	}
 	s.hashes[index] = hash
-}
-
-// stop ends a node. A crash leaves on the disk what had been written.
-func (s *sim) stop(x *simNode, graceful bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	if !graceful {
-		cancel()
-	}
-	_ = x.node.Close(ctx)
-	x.node = nil
 }
 
 // client lives through keys: reserve, then commit, fail or release, with other
@@ -296,7 +289,7 @@ func (s *sim) fault() {
 		s.net.delay = 2 * time.Millisecond
 		s.net.mu.Unlock()
 	case "clock":
-		x.off.Store(s.rng.Int63n(int64(48*time.Hour)) - int64(24*time.Hour))
+		x.off.Store(s.rng.Int63n(int64(2*simClockOff)) - int64(simClockOff))
 	case "crash-in-store":
 		x.crash.plan(int64(1+s.rng.Intn(30)), s.rng.Intn(2) == 0)
 		time.Sleep(long)
@@ -309,10 +302,14 @@ func (s *sim) fault() {
 	}
 }
 
+// down ends a node. A crash leaves on the disk what had been written.
 func (s *sim) down(x *simNode, graceful bool) {
 	s.mu.Lock()
 	n := x.node
 	s.mu.Unlock()
+	if n == nil {
+		return // it did not open, and the run has failed for it
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	if !graceful {
 		cancel()
@@ -376,7 +373,7 @@ func (s *sim) run(d time.Duration) {
 // end stops all nodes, and what their disks have running.
 func (s *sim) end() {
 	for _, x := range s.nodes {
-		s.stop(x, false)
+		s.down(x, false)
 	}
 	time.Sleep(10 * time.Second) // what was on its way ends
 	for _, x := range s.nodes {
@@ -389,11 +386,20 @@ func (s *sim) end() {
 // check holds every node against what was acknowledged.
 func (s *sim) check() {
 	for _, x := range s.nodes {
+		if x.node == nil {
+			s.t.Errorf("%s is not open after all is healed", x.id)
+			continue
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		_, _, err := x.node.Read(ctx, fsm.ReadOptions{Strong: true}, func(m *fsm.Machine, _ fsm.Time) {
+			if ahead := m.Now().Sub(fsm.TimeOf(time.Now())); ahead > simClockOff+time.Second {
+				s.t.Errorf("%s: log time is %v ahead", x.id, ahead)
+			}
 			for key, digest := range s.acked {
-				if r, ok := m.Record("default", key); !ok || r.OutcomeDigest != digest {
+				if r, ok := m.Record("default", key); !ok {
 					s.t.Errorf("%s lost the acknowledged outcome of %s", x.id, key)
+				} else if r.OutcomeDigest != digest {
+					s.t.Errorf("%s has outcome %q (%v, token %d, version %d) of %s, acknowledged was %q", x.id, r.OutcomeDigest, r.Status, r.Token, r.Version, key, digest)
 				}
 			}
 		})

@@ -17,7 +17,7 @@ const (
 // applying one takes a few milliseconds, and the state checks. An idle cluster
 // writes nothing.
 func (n *Node) sweep(ctx context.Context) {
-	checked := n.cfg.Now()
+	checked := time.Now()
 	for !sleep(ctx, sweepEvery) {
 		if n.leads() != nil {
 			continue
@@ -28,7 +28,7 @@ func (n *Node) sweep(ctx context.Context) {
 				break // what is left is tried again at the next turn
 			}
 		}
-		if now := n.cfg.Now(); now.Sub(checked) >= checkEvery {
+		if now := time.Now(); now.Sub(checked) >= checkEvery {
 			checked = now
 			n.checkState(ctx)
 		}

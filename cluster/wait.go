@@ -13,7 +13,7 @@ import (
 // call is parked here and costs nothing; what it is told at the end is decided
 // as any other reserve is.
 func (n *Node) decideWaiting(ctx context.Context, c *fsm.Command, wait time.Duration) (*fsm.Decision, error) {
-	until := n.cfg.Now().Add(wait)
+	until := time.Now().Add(wait)
 	key := c.Key
 	var last *fsm.Decision // in flight, as the log said
 	for {
@@ -24,14 +24,14 @@ func (n *Node) decideWaiting(ctx context.Context, c *fsm.Command, wait time.Dura
 			lease = n.claimOfAnother(c, key)
 		}
 		if n.isDraining() {
-			until = n.cfg.Now()
+			until = time.Now()
 		}
-		if lease == 0 || !n.cfg.Now().Before(until) {
+		if lease == 0 || !time.Now().Before(until) {
 			if p != nil {
 				n.fsm.keys.leave(p)
 			}
 			d, err := n.redecide(ctx, c)
-			if err != nil || d.Results[0].Code != idem.CodeInFlight || !n.cfg.Now().Before(until) {
+			if err != nil || d.Results[0].Code != idem.CodeInFlight || !time.Now().Before(until) {
 				return d, err
 			}
 			last, key = d, d.Results[0].Record.Key
@@ -40,7 +40,7 @@ func (n *Node) decideWaiting(ctx context.Context, c *fsm.Command, wait time.Dura
 			}
 			continue
 		}
-		t := time.NewTimer(min(until.Sub(n.cfg.Now()), n.untilLogTime(lease)))
+		t := time.NewTimer(min(until.Sub(time.Now()), n.untilLogTime(lease)))
 		select {
 		case <-p.C:
 		case <-t.C:

@@ -8,5 +8,5 @@ import "time"
 // build that anybody runs in earnest.
 const movableClock = false
 
-// wallClock gives the clock that the node runs on.
+// wallClock gives the wall clock of the node.
 func wallClock() func() time.Time { return time.Now }

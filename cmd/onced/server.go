@@ -96,7 +96,7 @@ func (a *app) serve(ctx context.Context, c serverConfig, logger *slog.Logger) er
 			Multiplier:        c.multiplier,
 			LogStore:          c.logStore,
 			SnapshotThreshold: c.snapshotThreshold,
-			Now:               wallClock(),
+			Wall:              wallClock(),
 			OnHalt:            func(e *cluster.HaltError) { halted <- e },
 		},
 		requestTimeout: c.requestTimeout,
