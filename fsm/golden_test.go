@@ -48,7 +48,7 @@ func TestGoldenEntries(t *testing.T) {
 func TestGoldenSnapshot(t *testing.T) {
 	m := richState(t).m
 	today := snapshotOf(t, m)
-	b := golden(t, "snapshot_1.bin", today)
+	b := golden(t, "snapshot_2.bin", today)
 	got := restored(t, b)
 	if got.StateHash() != m.StateHash() {
 		t.Error("restores to another state")

@@ -188,9 +188,15 @@ func audit(tb testing.TB, m *Machine) {
 	s.records.Scan(func(x ref) bool {
 		r := s.record(x)
 		sum += hashOf(appendRecord(nil, r))
+		if r.Replays != 0 || r.LastReplayedAt != 0 {
+			sum += hashOf(appendTally(nil, r.Namespace, r.Key, tally{r.Replays, r.LastReplayedAt}))
+		}
+		if found, ok := s.find(m.spaces[r.Namespace].number, r.Key); !ok || found != x {
+			tb.Fatalf("the index has %d, %v for record %d", found, ok, x)
+		}
 		want[r.Namespace].records++
 		want[r.Namespace].bytes += Size(r)
-		live[x.page()] += entryPrefix + len(pack(nil, r, m.spaces[r.Namespace].number))
+		live[s.places.at(x).page()] += entryPrefix + len(pack(nil, r, m.spaces[r.Namespace].number))
 		for i, o := range s.orders() {
 			if o.holds(s.at(x)) {
 				held[i]++
@@ -215,6 +221,18 @@ func audit(tb testing.TB, m *Machine) {
 	for i, o := range s.orders() {
 		if held[i] != o.tree.Len() {
 			tb.Fatal("an order holds a record that is gone")
+		}
+	}
+	inIndex := 0
+	for i := range s.index.shards {
+		inIndex += s.index.shards[i].used
+	}
+	if n := s.records.Len(); inIndex != n || int(s.next) != n+len(s.vacant) {
+		tb.Fatalf("%d records, %d in the index, %d numbers, %d of them vacant", n, inIndex, s.next, len(s.vacant))
+	}
+	for _, x := range s.vacant {
+		if s.places.at(x) != 0 || s.tallies.at(x) != (tally{}) {
+			tb.Fatalf("number %d is vacant and leads somewhere", x)
 		}
 	}
 	var used, dead int

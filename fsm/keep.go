@@ -1,20 +1,9 @@
 package fsm
 
-import "github.com/tidwall/btree"
-
-// get finds a record whatever the state of its namespace; nil when absent.
+// get finds a record whatever the state of its namespace; nil when absent. It is
+// the caller's alone.
 func (m *Machine) get(sp *space, key string) *Record {
-	return m.look(sp, key, nil)
-}
-
-// getToWrite is get for Apply alone: what is put next finds its place sooner.
-func (m *Machine) getToWrite(sp *space, key string) *Record {
-	m.store.hint = btree.PathHint{} // of another key, it would only cost
-	return m.look(sp, key, &m.store.hint)
-}
-
-func (m *Machine) look(sp *space, key string, hint *btree.PathHint) *Record {
-	r, ok := m.store.find(sp.number, key, hint)
+	r, ok := m.store.find(sp.number, key)
 	if mutant == "nospaces" && !ok {
 		m.store.records.Scan(func(x ref) bool {
 			_, k, _ := m.store.at(x).id()
@@ -28,8 +17,8 @@ func (m *Machine) look(sp *space, key string, hint *btree.PathHint) *Record {
 	return m.store.record(r)
 }
 
-// take takes the share of r out of hash and counts. What getToWrite gave is the
-// caller's alone: after take it may change it, and must put it then.
+// take takes the share of r out of hash and counts. After it the caller may
+// change r, and must put it then.
 func (m *Machine) take(sp *space, r *Record) {
 	m.sum -= m.hashRecord(r)
 	sp.add(r, -1)
@@ -55,5 +44,13 @@ func (m *Machine) remove(sp *space, x ref, r *Record) {
 
 func (m *Machine) hashRecord(r *Record) uint64 {
 	m.scratch = appendRecord(m.scratch[:0], r)
+	return hashOf(m.scratch) + m.hashTally(r.Namespace, r.Key, tally{r.Replays, r.LastReplayedAt})
+}
+
+func (m *Machine) hashTally(ns, key string, t tally) uint64 {
+	if t == (tally{}) {
+		return 0
+	}
+	m.scratch = appendTally(m.scratch[:0], ns, key, t)
 	return hashOf(m.scratch)
 }

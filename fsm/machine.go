@@ -142,7 +142,7 @@ func (m *Machine) applyKey(c *Command) Result {
 	if c.Token == 0 {
 		return refuse(idem.CodeTokenMissing, "")
 	}
-	r := m.getToWrite(sp, c.Key)
+	r := m.get(sp, c.Key)
 	switch {
 	case r == nil:
 		return refuse(idem.CodeNotFound, "")

@@ -98,8 +98,7 @@ func appendHead(b []byte, at Time, flags uint16, space uint32, key string) []byt
 // pack appends r, of the namespace that has this number.
 func pack(b []byte, r *Record, space uint32) []byte {
 	at := placeOf(r)
-	rare := r.Replays != 0 || r.LastReplayedAt != 0 || len(r.Redacted) > 0 ||
-		r.ErrorCode != "" || r.CorrelationID != "" || r.Fingerprint != ""
+	rare := len(r.Redacted) > 0 || r.ErrorCode != "" || r.CorrelationID != "" || r.Fingerprint != ""
 	flags := uint16(r.Status)
 	for _, f := range [...]struct {
 		set bool
@@ -136,8 +135,6 @@ func pack(b []byte, r *Record, space uint32) []byte {
 	b = packText(b, r.AttemptID)
 	b = packText(b, r.OutcomeDigest)
 	if rare {
-		b = binary.AppendUvarint(b, r.Replays)
-		b = binary.AppendVarint(b, int64(r.LastReplayedAt-r.SettledAt))
 		b = packText(b, r.ErrorCode)
 		b = packText(b, r.CorrelationID)
 		b = packText(b, r.Fingerprint)
@@ -157,12 +154,10 @@ func pack(b []byte, r *Record, space uint32) []byte {
 	return append(b, r.Response...)
 }
 
-// unpack gives the record of b, in the namespace of that name. Its response
-// lies in the page.
+// unpack gives the record of b, in the namespace of that name, but for its
+// tally. Its response lies in the page.
 func unpack(r *Record, b packed, namespace string) {
-	at, flags := b.at(), b.flags()
-	_, key, rest := b.id()
-	d := unpacker{rest}
+	flags := b.flags()
 	*r = Record{
 		Namespace:          namespace,
 		Status:             Status(flags & flagStatus),
@@ -173,18 +168,8 @@ func unpack(r *Record, b packed, namespace string) {
 		Dropped:            flags&flagDropped != 0,
 		NotApplied:         flags&flagNotApplied != 0,
 	}
-	r.TTL = d.duration()
-	r.Retention = d.duration()
-	r.Version = d.uint()
-	r.Attempt = uint32(d.uint())
-	common := commonTimes(at, flags, r.TTL, r.Retention)
-	r.SettledAt = common.settled + d.time()
-	r.ExpiresAt = common.expires + d.time()
-	r.RetainedUntil = common.retained + d.time()
-	r.CreatedAt = common.created + d.time()
-	r.ClaimedAt = r.CreatedAt + d.time()
-	r.LeaseExpiresAt = r.ClaimedAt + d.time()
-	r.Token = uint64(r.ClaimedAt + d.time())
+	_, key, _ := b.id()
+	d := r.unpackNumbers(b)
 
 	// The texts that each record has become one allocation.
 	var room [320]byte
@@ -202,8 +187,6 @@ func unpack(r *Record, b packed, namespace string) {
 	r.OutcomeDigest = all[ends[3]:]
 
 	if flags&flagRare != 0 {
-		r.Replays = d.uint()
-		r.LastReplayedAt = r.SettledAt + d.time()
 		r.ErrorCode = d.string()
 		r.CorrelationID = d.string()
 		r.Fingerprint = d.string()
@@ -224,6 +207,34 @@ func unpack(r *Record, b packed, namespace string) {
 	if n := d.uint(); n > 0 {
 		r.Response = d.b[:n:n]
 	}
+}
+
+// token is the record's, without the rest of it.
+func (b packed) token() uint64 {
+	var r Record
+	r.unpackNumbers(b)
+	return r.Token
+}
+
+// unpackNumbers fills in the counters and times of b, and gives what comes after
+// them.
+func (r *Record) unpackNumbers(b packed) unpacker {
+	at, flags := b.at(), b.flags()
+	_, _, rest := b.id()
+	d := unpacker{rest}
+	r.TTL = d.duration()
+	r.Retention = d.duration()
+	r.Version = d.uint()
+	r.Attempt = uint32(d.uint())
+	common := commonTimes(at, flags, r.TTL, r.Retention)
+	r.SettledAt = common.settled + d.time()
+	r.ExpiresAt = common.expires + d.time()
+	r.RetainedUntil = common.retained + d.time()
+	r.CreatedAt = common.created + d.time()
+	r.ClaimedAt = r.CreatedAt + d.time()
+	r.LeaseExpiresAt = r.ClaimedAt + d.time()
+	r.Token = uint64(r.ClaimedAt + d.time())
+	return d
 }
 
 // commonTimes gives what the times of most records with this head are, so that

@@ -72,12 +72,16 @@ func TestPack(t *testing.T) {
 		b := packed(pack(nil, r, space))
 		var got Record
 		unpack(&got, append(b, "what lies behind it"...), "default")
+		got.replayed(tally{r.Replays, r.LastReplayedAt}) // kept apart
 		if !cmp.Equal(got, *r) {
 			rt.Fatal(cmp.Diff(got, *r))
 		}
 		number, key, _ := b.id()
 		if number != space || string(key) != r.Key || b.status() != r.Status || b.at() != placeOf(r) {
 			rt.Fatalf("head: %d %q %v %d", number, key, b.status(), b.at())
+		}
+		if b.token() != r.Token {
+			rt.Fatal("token")
 		}
 		if r.Status == Pending && b.lapse() != r.LeaseExpiresAt.Add(r.TTL+r.Retention) {
 			rt.Fatal("lapse")

@@ -2,15 +2,14 @@ package fsm
 
 import "slices"
 
-// ref says where a packed record lies: the number of its page and the offset
-// in it, or a probe. It is no pointer, so a tree of refs costs the garbage
-// collector nothing, however many records there are.
-type ref uint64
+// place says where a packed record lies: the number of its page and the offset
+// in it.
+type place uint64
 
-func refOf(page, offset int) ref { return ref(page)<<32 | ref(offset) }
+func placeIn(page, offset int) place { return place(page)<<32 | place(offset) }
 
-func (r ref) page() int   { return int(r >> 32) }
-func (r ref) offset() int { return int(uint32(r)) }
+func (p place) page() int   { return int(p >> 32) }
+func (p place) offset() int { return int(uint32(p)) }
 
 const (
 	pageSize = 64 << 10
@@ -32,10 +31,10 @@ const (
 	lifetimes
 )
 
-// pages keep packed records. Bytes that a ref points to are never changed: a
+// pages keep packed records. Bytes that were written are never changed: a
 // change of a record writes it anew, and what is left behind is dead. Pages
 // that are all dead are let go; packing up those that are dead in part is
-// Machine.tidy's.
+// store.tidy's.
 type pages struct {
 	size   int            // of a page; a record that is large against it gets one of its own
 	slack  int            // dead bytes that are not worth packing up
@@ -46,7 +45,6 @@ type pages struct {
 	open   [lifetimes]int // the pages that are being filled
 	used   int            // bytes of all entries
 	dead   int            // of these, the ones of records that are gone
-	probes [probeCount]probe
 }
 
 type pageUse struct{ used, dead int }
@@ -59,16 +57,11 @@ func newPages() *pages {
 	return p
 }
 
-// at gives the packed record at r; it may be longer than the record.
-func (p *pages) at(r ref) packed {
-	if r&probeRef != 0 {
-		return p.probes[r&^probeRef].head
-	}
-	return packed(p.list[r.page()][r.offset():])
-}
+// bytes gives the packed record at x; it may be longer than the record.
+func (p *pages) bytes(x place) packed { return packed(p.list[x.page()][x.offset():]) }
 
 // add keeps b, which it copies.
-func (p *pages) add(l lifetime, b []byte) ref {
+func (p *pages) add(l lifetime, b []byte) place {
 	n := entryPrefix + len(b)
 	no := p.open[l]
 	switch {
@@ -82,19 +75,19 @@ func (p *pages) add(l lifetime, b []byte) ref {
 		no = p.open[l]
 	}
 	u := &p.use[no]
-	r := refOf(no, u.used+entryPrefix)
+	x := placeIn(no, u.used+entryPrefix)
 	page := p.list[no]
 	putLength(page[u.used:], len(b))
-	copy(page[r.offset():], b)
+	copy(page[x.offset():], b)
 	u.used += n
 	p.used += n
-	return r
+	return x
 }
 
-// free counts the record at r as dead.
-func (p *pages) free(r ref) {
-	no := r.page()
-	n := entryPrefix + lengthAt(p.list[no][r.offset()-entryPrefix:])
+// free counts the record at x as dead.
+func (p *pages) free(x place) {
+	no := x.page()
+	n := entryPrefix + lengthAt(p.list[no][x.offset()-entryPrefix:])
 	p.use[no].dead += n
 	p.dead += n
 	p.release(no)
@@ -166,12 +159,12 @@ func (p *pages) worst() (no int, ok bool) {
 }
 
 // each visits the entries of a page, dead ones too.
-func (p *pages) each(no int, visit func(r ref, b []byte)) {
+func (p *pages) each(no int, visit func(x place, b []byte)) {
 	page, used := p.list[no], p.use[no].used
 	for at := 0; at < used; {
 		n := lengthAt(page[at:])
 		at += entryPrefix
-		visit(refOf(no, at), page[at:at+n])
+		visit(placeIn(no, at), page[at:at+n])
 		at += n
 	}
 }

@@ -8,25 +8,18 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// A tree compares refs, so what is looked for must have one too: it is written
-// into a probe, as the head of a record that is nowhere. Readers look up at the
-// same time; a few probes, told apart by the key, keep them out of each
+// A tree compares refs, so a place in it that is looked for must have one too: it
+// is written into a probe, as the head of a record that is nowhere. Readers seek
+// at the same time; a few probes, told apart by the key, keep them out of each
 // other's way.
 const (
-	probeRef   ref = 1 << 63
+	probeRef   ref = 1 << 31
 	probeCount     = 16
 )
 
 type probe struct {
 	mu   sync.Mutex // guards head
 	head packed
-}
-
-// find gives the record of key. hint is nil for a reader.
-func (s *store) find(space uint32, key string, hint *btree.PathHint) (ref, bool) {
-	slot, p := s.probe(0, space, key)
-	defer p.mu.Unlock()
-	return s.records.GetHint(slot, hint)
 }
 
 // seek gives the first item of t that is not before (at, space, key) in the

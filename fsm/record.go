@@ -72,4 +72,6 @@ type PreviousAttempt struct {
 }
 
 // Settled tells whether r holds an outcome.
-func (r *Record) Settled() bool { return r.Status == Committed || r.Status == Failed }
+func (r *Record) Settled() bool { return isSettled(r.Status) }
+
+func isSettled(s Status) bool { return s == Committed || s == Failed }

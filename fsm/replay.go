@@ -56,14 +56,19 @@ func (m *Machine) countReplay(count *fsmpb.ReplayCount) {
 	if !ok || sp.ns.Retired || count.Count == 0 {
 		return
 	}
-	r := m.getToWrite(sp, count.Key)
-	if r == nil || r.Token != count.Token || !r.Settled() {
+	x, ok := m.store.find(sp.number, count.Key)
+	if !ok {
 		return
 	}
-	m.take(sp, r)
-	r.Replays += min(count.Count, math.MaxUint64-r.Replays)
-	r.LastReplayedAt = max(r.LastReplayedAt, min(Time(count.LastUs), m.now))
-	m.put(sp, r)
+	if b := m.store.at(x); b.token() != count.Token || !isSettled(b.status()) {
+		return
+	}
+	t := m.store.tallies.at(x)
+	m.sum -= m.hashTally(sp.ns.Name, count.Key, t)
+	t.replays += min(count.Count, math.MaxUint64-t.replays)
+	t.last = max(t.last, min(Time(count.LastUs), m.now))
+	m.store.tallies.set(x, t)
+	m.sum += m.hashTally(sp.ns.Name, count.Key, t)
 }
 
 // ReplaySequence is the number of the last replay batch taken from a node; the

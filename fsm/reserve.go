@@ -19,7 +19,7 @@ func (m *Machine) reserve(sp *space, c *Command) Result {
 	if key == "" {
 		key = m.fingerprintKey(sp, c.Fingerprint)
 	}
-	r := m.getToWrite(sp, key)
+	r := m.get(sp, key)
 	if r == nil {
 		if res, no := m.refuseBirth(sp.ns, key); no { // row 2
 			return res

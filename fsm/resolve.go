@@ -54,7 +54,7 @@ func sameOutcome(r *Record, c *Command) bool {
 
 // cancel makes sure that a key that may still arrive can never start.
 func (m *Machine) cancel(sp *space, c *Command) Result {
-	r := m.getToWrite(sp, c.Key)
+	r := m.get(sp, c.Key)
 	if r == nil {
 		if res, no := m.refuseBirth(sp.ns, c.Key); no {
 			return res

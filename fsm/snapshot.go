@@ -15,7 +15,7 @@ import (
 // then the end. The same state gives the same bytes on every node.
 const (
 	snapshotMagic   = "oncedSNAP"
-	snapshotVersion = 1
+	snapshotVersion = 2 // 2: replays are hashed apart from their records
 
 	frameHead = 4 + 1
 	frameTail = crc32.Size
@@ -52,8 +52,10 @@ type View struct {
 
 	names   *btree.BTreeG[*Namespace]
 	records *btree.BTreeG[ref] // to be scanned only: its order looks into the machine
-	list    [][]byte           // the pages of its refs
-	spaces  []string           // the names of its records' namespaces
+	places  chunks[place]
+	tallies chunks[tally]
+	list    [][]byte // the pages of its places
+	spaces  []string // the names of its records' namespaces
 	prints  *btree.BTreeG[fingerprint]
 	audit   *btree.BTreeG[auditItem]
 	nodes   []*nodeState
@@ -68,6 +70,7 @@ func (m *Machine) View() *View {
 		stateHash: m.StateHash(), auditSeq: m.auditSeq,
 		names: m.names.Copy(), records: m.store.records.Copy(), prints: m.prints.Copy(),
 		audit: m.audit.Copy(), nodes: m.nodes,
+		places: m.store.places.freeze(), tallies: m.store.tallies.freeze(),
 		list: m.store.freeze(), spaces: m.store.names,
 	}
 	if mutant == "nocopy" {

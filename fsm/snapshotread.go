@@ -218,7 +218,7 @@ func (x *restorer) readRecord(payload []byte) error {
 	case r.Status < Pending || r.Status > Cancelled:
 		return damaged("record of unknown status %d", r.Status)
 	}
-	now := m.store.write(sp.number, r)
+	now := m.store.keep(sp.number, r)
 	if any && !m.store.byKey(last, now) {
 		return damaged("records out of order")
 	}

@@ -34,9 +34,11 @@ func (v *View) WriteTo(w io.Writer) (int64, error) {
 	}
 	var r Record
 	record := func(x ref) bool {
-		b := packed(v.list[x.page()][x.offset():])
+		at := v.places.at(x)
+		b := packed(v.list[at.page()][at.offset():])
 		number, _, _ := b.id()
 		unpack(&r, b, v.spaces[number])
+		r.replayed(v.tallies.at(x))
 		f.begin(frameRecord)
 		f.buf = appendRecordFrame(f.buf, &r)
 		return f.end()

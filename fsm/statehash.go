@@ -64,8 +64,6 @@ func appendRecord(b []byte, r *Record) []byte {
 	}
 	b = appendString(b, r.ErrorCode)
 	b = appendString(b, r.OutcomeDigest)
-	b = appendUint(b, r.Replays)
-	b = appendTime(b, r.LastReplayedAt)
 	b = appendString(b, r.CorrelationID)
 	b = appendString(b, r.Fingerprint)
 	if p := r.Previous; p != nil {
@@ -76,6 +74,15 @@ func appendRecord(b []byte, r *Record) []byte {
 		b = appendString(b, p.CorrelationID)
 	}
 	return b
+}
+
+// appendTally is apart from the record, so that a replay is counted without it.
+func appendTally(b []byte, ns, key string, t tally) []byte {
+	b = append(b, 'C')
+	b = appendString(b, ns)
+	b = appendString(b, key)
+	b = appendUint(b, t.replays)
+	return appendTime(b, t.last)
 }
 
 func appendNamespace(b []byte, ns *Namespace) []byte {
