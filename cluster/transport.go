@@ -2,8 +2,11 @@ package cluster
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -37,11 +40,45 @@ func (t safeTransport) SetHeartbeatHandler(f func(raft.RPC)) {
 	}
 }
 
+// RequestVote implements raft.Transport.
+func (t safeTransport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	return pastStale(func() error { return t.NetworkTransport.RequestVote(id, target, args, resp) })
+}
+
+// RequestPreVote implements raft.WithPreVote.
+func (t safeTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	return pastStale(func() error { return t.NetworkTransport.RequestPreVote(id, target, args, resp) })
+}
+
+// pastStale asks again over another connection when one turns out to be broken.
+// The library keeps connections, and those to a peer that has started anew in the
+// meantime fail at their first use. raft asks for a vote once, so an election,
+// and with it a hand-over, would cost one more election timeout. A vote may be
+// asked for twice: the answer is the same.
+func pastStale(ask func() error) (err error) {
+	for range keptConnections + 1 {
+		err = ask()
+		if !isBroken(err) {
+			break
+		}
+	}
+	return err
+}
+
+// isBroken tells whether err is of a connection that was open and no longer is.
+func isBroken(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.ErrClosedPipe) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// keptConnections is how many idle ones to a peer raft's transport keeps.
+const keptConnections = 3
+
 func newSafeTransport(layer *streamLayer, hlog hclog.Logger) safeTransport {
 	trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Logger:  hlog.Named("transport"),
 		Stream:  layer,
-		MaxPool: 3,
+		MaxPool: keptConnections,
 		// No pipeline: it wedges after a follower's disk stall (raft#612) and
 		// costs latency under load (raft#541).
 		MaxRPCsInFlight: 1,
