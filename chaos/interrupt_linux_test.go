@@ -115,7 +115,7 @@ func TestAnInterruptedCheckEnds(t *testing.T) {
 	w := bufio.NewWriter(f)
 	for seed := range uint64(3) {
 		for _, op := range newOracle(t).hardHistory(rand.New(rand.NewPCG(seed, 13)), "mixed", 150) {
-			for i := range 400 { // the same history on many keys
+			for i := range 2000 { // the same history on many keys
 				op.Key = fmt.Sprintf("key:%d:%d", seed, i)
 				if err := json.MarshalWrite(w, op); err != nil {
 					t.Fatal(err)
