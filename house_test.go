@@ -119,11 +119,18 @@ func TestPurity(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, bad := range impurities(t, file, src) {
-				t.Errorf("%s", bad)
+				if bad != seededIndex {
+					t.Errorf("%s", bad)
+				}
 			}
 		}
 	}
 }
+
+// seededIndex is the one exception: where the index keeps a record is chosen by a
+// seed, so that nobody can make keys that collide, and nothing is ever read in the
+// order of the index.
+var seededIndex = filepath.Join("fsm", "index.go") + ": imports hash/maphash"
 
 // TestPurityBarks shows that the check finds what it looks for.
 func TestPurityBarks(t *testing.T) {

@@ -25,7 +25,7 @@ var bites = map[string]string{
 	"syncfails": "TestTamperedSyncs", "syncslow": "TestTamperedSyncs", "synclies": "TestALyingSyncLosesData",
 	"bitflip": "TestDamage", "truncate": "TestDamage", "wipe": "TestDamage",
 	"fds": "TestNoDescriptorsLeft", "cpu": "TestLittleCPU", "memory": "TestLittleMemory",
-	"clockahead": "TestSteppedMovesTheWallAlone", "clockbehind": "TestSteppedMovesTheWallAlone", "clockrestart": "TestSteppedMovesTheWallAlone",
+	"clockahead": "TestTheClockFileMovesTheWall", "clockbehind": "TestTheClockFileMovesTheWall", "clockrestart": "TestTheClockFileMovesTheWall",
 }
 
 func TestEveryFaultIsDescribedAndBites(t *testing.T) {

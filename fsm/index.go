@@ -19,6 +19,8 @@ type shard struct {
 	used  int
 }
 
+func newIndex() index { return index{seed: maphash.MakeSeed()} }
+
 func slotOf(h uint64, r ref) uint64 { return h<<32 | uint64(r+1) }
 
 func refIn(slot uint64) ref { return ref(uint32(slot)) - 1 }

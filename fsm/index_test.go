@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"bytes"
-	"hash/maphash"
 	"math/rand/v2"
 	"testing"
 
@@ -15,7 +14,7 @@ func TestIndexIsAMap(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
-		x := index{seed: maphash.MakeSeed()}
+		x := newIndex()
 		want := map[ref]uint64{}
 		var refs []ref
 		for next := ref(0); next < 4000; {

@@ -1,10 +1,6 @@
 package fsm
 
-import (
-	"hash/maphash"
-
-	"github.com/tidwall/btree"
-)
+import "github.com/tidwall/btree"
 
 // ref is the number of a record, the same for as long as the record is there. It
 // is no pointer, so a tree of refs costs the garbage collector nothing, however
@@ -39,7 +35,7 @@ type store struct {
 }
 
 func newStore() *store {
-	s := &store{pages: newPages(), index: index{seed: maphash.MakeSeed()}}
+	s := &store{pages: newPages(), index: newIndex()}
 	s.records = newTree(s.byKey)
 	s.dues = newTree(s.byTime)
 	s.leases = newTree(func(a, b ref) bool { return s.bySpace(a, b, packed.at) })
