@@ -188,7 +188,7 @@ func (n *Node) relay(ctx context.Context, batch []*proposal) outcome {
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	cmds := commandsOf(batch)
-	budget := fsm.Micros(until.Sub(time.Now()))
+	budget := fsm.Micros(time.Until(until))
 	readers := slices.ContainsFunc(batch, func(p *proposal) bool { return len(p.cmds) == 0 }) && mutant != "relayedfence"
 	req := &peerpb.Request{Body: &peerpb.Request_Propose{Propose: &peerpb.Propose{Commands: cmds, Fence: readers, BudgetUs: budget}}}
 	if len(cmds) == 0 {

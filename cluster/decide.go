@@ -147,7 +147,7 @@ func (n *Node) setDeadline(ctx context.Context, cmds []*fsm.Command) error {
 			}
 		}
 		deadline, _ := ctx.Deadline()
-		c.NotAfterUs = int64(n.clock.estimate(n.fsm.now()).Add(deadline.Sub(time.Now())))
+		c.NotAfterUs = int64(n.clock.estimate(n.fsm.now()).Add(time.Until(deadline)))
 	}
 	return nil
 }

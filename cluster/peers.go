@@ -123,7 +123,7 @@ func (p *peers) ping(ctx context.Context, s raft.Server) (*peerpb.Pong, bool) {
 		return nil, false
 	}
 	n := p.node
-	n.clock.heardWall(pong.NodeId, fsm.Time(pong.WallUs), time.Now().Sub(sent))
+	n.clock.heardWall(pong.NodeId, fsm.Time(pong.WallUs), time.Since(sent))
 	p.mu.Lock()
 	p.heard[pong.NodeId] = heardPeer{pong: pong, at: time.Now()}
 	p.mu.Unlock()

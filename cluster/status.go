@@ -114,7 +114,7 @@ func (n *Node) nodeStatus(s raft.Server, p *peerpb.Pong, info *fsmpb.Node, newes
 	}
 	if p == nil {
 		if h, ok := n.peers.last(id); ok {
-			x.LastContactMs = time.Now().Sub(h.at).Milliseconds()
+			x.LastContactMs = time.Since(h.at).Milliseconds()
 			x.AppliedIndex = h.pong.AppliedIndex
 		}
 		return x

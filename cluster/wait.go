@@ -40,7 +40,7 @@ func (n *Node) decideWaiting(ctx context.Context, c *fsm.Command, wait time.Dura
 			}
 			continue
 		}
-		t := time.NewTimer(min(until.Sub(time.Now()), n.untilLogTime(lease)))
+		t := time.NewTimer(min(time.Until(until), n.untilLogTime(lease)))
 		select {
 		case <-p.C:
 		case <-t.C:

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/onced/onced/fsm"
 	"github.com/onced/onced/httpapi/openapitest"
+	"github.com/onced/onced/httpapi/plainhttp"
 	"github.com/onced/onced/idem"
 )
 
@@ -234,20 +234,30 @@ func newEdge(t testing.TB, options ...func(*Options)) *edge {
 		f(&o)
 	}
 	e.srv = New(o)
-	ts := httptest.NewUnstartedServer(nil)
-	ts.Config = NewHTTPServer(e.srv)
-	ts.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	config := NewHTTPServer(e.srv)
+	config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e.mu.Lock()
 		e.contexts = append(e.contexts, r.Context())
 		e.mu.Unlock()
 		e.srv.ServeHTTP(w, r)
 	})
-	ts.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	ts.Start()
-	t.Cleanup(ts.Close)
-	e.url, e.addr = ts.URL, ts.Listener.Addr().String()
-	e.http = ts.Client()
-	e.http.Transport = contract(t).Transport(e.http.Transport, t.Errorf)
+	config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := plainhttp.New(config) // as a node does
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	transport := &http.Transport{}
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		_ = server.Close()
+		<-served
+	})
+	e.addr = l.Addr().String()
+	e.url = "http://" + e.addr
+	e.http = &http.Client{Transport: contract(t).Transport(transport, t.Errorf)}
 	e.http.CheckRedirect = func(*http.Request, []*http.Request) error {
 		t.Error("the server answered with a redirect")
 		return http.ErrUseLastResponse

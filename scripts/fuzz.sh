@@ -16,7 +16,7 @@ time_was_up() {
 	[ "$(echo "$1" | grep -A 1 -- '^--- FAIL: Fuzz' | tail -n 1 | tr -d ' ')" = contextdeadlineexceeded ]
 }
 
-for package in ./idem ./fsm ./cluster ./httpapi ./cmd/onced; do
+for package in ./idem ./fsm ./cluster ./httpapi ./httpapi/plainhttp ./cmd/onced; do
 	for target in $(go test -list '^Fuzz' "$package" | grep '^Fuzz' || true); do
 		if [ $# -gt 0 ]; then
 			case " $* " in *" $target "*) ;; *) continue ;; esac

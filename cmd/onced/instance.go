@@ -17,6 +17,7 @@ import (
 
 	"github.com/onced/onced/cluster"
 	"github.com/onced/onced/httpapi"
+	"github.com/onced/onced/httpapi/plainhttp"
 	"github.com/onced/onced/idem"
 )
 
@@ -49,7 +50,7 @@ func relaxGC() {
 type instance struct {
 	node     *cluster.Node
 	drain    *drain
-	server   *http.Server
+	server   *plainhttp.Server
 	serveErr chan error
 	cut      context.CancelFunc // ends the calls under way
 }
@@ -91,12 +92,14 @@ func openInstance(ctx context.Context, c instanceConfig) (*instance, error) {
 		Version:        buildVersion(),
 		Now:            time.Now,
 	})
-	i := &instance{node: node, drain: going, server: httpapi.NewHTTPServer(api), serveErr: make(chan error, 1)}
-	i.server.Handler = going.handler(i.server.Handler)
-	i.server.ErrorLog = slog.NewLogLogger(c.logger.Handler(), slog.LevelWarn)
+	i := &instance{node: node, drain: going, serveErr: make(chan error, 1)}
+	server := httpapi.NewHTTPServer(api)
+	server.Handler = going.handler(server.Handler)
+	server.ErrorLog = slog.NewLogLogger(c.logger.Handler(), slog.LevelWarn)
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	i.cut = cut
-	i.server.BaseContext = func(net.Listener) context.Context { return base }
+	server.BaseContext = func(net.Listener) context.Context { return base }
+	i.server = plainhttp.New(server)
 	go func() {
 		if err := i.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			i.serveErr <- err
@@ -142,7 +145,7 @@ func (i *instance) close(handOver time.Duration) error {
 		cutOff, cancel := context.WithTimeout(context.Background(), cutTime)
 		defer cancel()
 		if i.server.Shutdown(cutOff) != nil {
-			i.server.Close()
+			_ = i.server.Close()
 		}
 	}
 	i.cut()

@@ -1,0 +1,229 @@
+package plainhttp
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+const (
+	firstRoom   = 4 << 10  // for what is read of a connection
+	largestRoom = 32 << 10 // of a connection that is idle
+	// patience is how long the rest of a request may take. Who needs longer is
+	// left to net/http, which has limits for that.
+	patience = time.Second
+)
+
+// conn is a connection that has sent nothing but plain requests.
+type conn struct {
+	server *Server
+	net    net.Conn
+	cancel context.CancelFunc // ends the calls of this connection
+	req    request
+	resp   response
+	in     []byte // read and not yet served
+	used   bool   // a request was served
+
+	mu      sync.Mutex // guards all below
+	calling bool       // a call is under way
+	since   time.Time
+	ended   bool    // closed while it was idle
+	watcher *hangUp // of the call under way; nil: nobody watches
+}
+
+func newConn(s *Server, base context.Context, c net.Conn) *conn {
+	x := &conn{server: s, net: c, in: make([]byte, 0, firstRoom)}
+	ctx, cancel := context.WithCancel(context.WithValue(base, http.LocalAddrContextKey, c.LocalAddr()))
+	x.cancel = cancel
+	r := http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: c.RemoteAddr().String(), Header: http.Header{}}
+	x.req.Request = *r.WithContext(ctx)
+	x.resp.header = http.Header{}
+	return x
+}
+
+// serve answers requests until the connection ends or is handed over.
+func (c *conn) serve() {
+	defer c.server.drop(c)
+	handed := false
+	defer func() {
+		c.cancel()
+		if !handed {
+			_ = c.net.Close()
+		}
+	}()
+	for {
+		what, n := c.next()
+		switch {
+		case what == foreign:
+			_ = c.net.SetReadDeadline(time.Time{})
+			handed = true
+			c.server.others.give(c.net, c.in)
+			return
+		case what == partial || !c.begin():
+			return
+		}
+		c.used = true
+		ok := c.call()
+		more := c.end()
+		c.in = append(c.in[:copy(c.in, c.in[n:])], more...)
+		if !ok {
+			return
+		}
+	}
+}
+
+// next reads until a request is there whole; partial: the connection is over.
+func (c *conn) next() (verdict, int) {
+	if len(c.in) == 0 && cap(c.in) > largestRoom {
+		c.in = make([]byte, 0, firstRoom)
+	}
+	if len(c.in) > 0 {
+		if what, n := c.req.parse(c.in); what != partial {
+			return what, n
+		}
+	}
+	for {
+		wait := patience
+		if len(c.in) == 0 {
+			wait = c.server.http.IdleTimeout
+			if !c.used {
+				wait = c.server.http.ReadHeaderTimeout
+			}
+		}
+		var until time.Time
+		if wait > 0 {
+			until = time.Now().Add(wait)
+		}
+		_ = c.net.SetReadDeadline(until)
+		if len(c.in) == cap(c.in) {
+			c.in = append(make([]byte, 0, 2*cap(c.in)), c.in...)
+		}
+		n, err := c.net.Read(c.in[len(c.in):cap(c.in)])
+		c.in = c.in[:len(c.in)+n]
+		if n > 0 {
+			if what, n := c.req.parse(c.in); what != partial {
+				return what, n
+			}
+		}
+		switch {
+		case err == nil:
+		case len(c.in) > 0 && errors.Is(err, os.ErrDeadlineExceeded):
+			return foreign, 0
+		case len(c.in) > 0 && !c.isEnded():
+			return foreign, 0 // net/http answers half a request, or closes
+		default:
+			return partial, 0
+		}
+	}
+}
+
+// begin marks a call as under way; false: the connection was ended just before.
+func (c *conn) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calling, c.since = !c.ended, time.Now()
+	return c.calling
+}
+
+// end ends the watch over a call, if there is one, and gives what it has read.
+func (c *conn) end() []byte {
+	c.mu.Lock()
+	w := c.watcher
+	c.calling, c.watcher = false, nil
+	c.mu.Unlock()
+	if w == nil {
+		return nil
+	}
+	return w.stop()
+}
+
+// endIdle closes the connection unless a call is under way.
+func (c *conn) endIdle() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.calling {
+		c.ended = true
+		_ = c.net.Close()
+	}
+}
+
+func (c *conn) isEnded() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended
+}
+
+func (c *conn) watchIfLong(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calling && c.watcher == nil && now.Sub(c.since) >= watchEvery {
+		c.watcher = watchFor(c.net, c.cancel)
+	}
+}
+
+// call has the handler answer the request, and sends that; false: the connection
+// ends here.
+func (c *conn) call() (ok bool) {
+	c.resp.reset()
+	if !c.handle() {
+		return false
+	}
+	last := c.resp.closes() || c.server.isClosing()
+	out := c.resp.finish(last)
+	if t := c.server.http.WriteTimeout; t > 0 {
+		_ = c.net.SetWriteDeadline(time.Now().Add(t))
+	}
+	_, err := c.net.Write(out)
+	if cap(c.resp.out) > largestRoom {
+		c.resp.out = nil
+	}
+	if cap(c.resp.body) > largestRoom {
+		c.resp.body = nil
+	}
+	return err == nil && !last && c.req.Context().Err() == nil
+}
+
+// handle calls the handler; false: it panicked, which ends the connection alone.
+func (c *conn) handle() (ok bool) {
+	defer func() {
+		if cause := recover(); cause != nil && cause != http.ErrAbortHandler {
+			c.server.logf("plainhttp: panic serving %s: %v\n%s", c.req.RemoteAddr, cause, debug.Stack())
+		}
+	}()
+	c.server.http.Handler.ServeHTTP(&c.resp, &c.req.Request)
+	return true
+}
+
+// hangUp reads from a connection during a call, to notice when the caller goes
+// away.
+type hangUp struct {
+	net  net.Conn
+	done chan struct{}
+	got  [1]byte // of the next request
+	n    int
+}
+
+func watchFor(c net.Conn, gone context.CancelFunc) *hangUp {
+	w := &hangUp{net: c, done: make(chan struct{})}
+	_ = c.SetReadDeadline(time.Time{})
+	go func() {
+		defer close(w.done)
+		var err error
+		if w.n, err = c.Read(w.got[:]); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			gone()
+		}
+	}()
+	return w
+}
+
+// stop ends the watch and gives what it has read.
+func (w *hangUp) stop() []byte {
+	_ = w.net.SetReadDeadline(time.Unix(1, 0)) // long past
+	<-w.done
+	return w.got[:w.n]
+}
