@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/onced/onced/fsm"
 	"github.com/onced/onced/fsm/fsmpb"
@@ -23,6 +26,8 @@ type adapter struct {
 	onConfig  func(raft.Configuration)      // the members changed
 	onApplied func(index, stateHash uint64) // as Config has it
 	counted   func(*fsm.Decision)           // mutant replaysapply
+
+	swept, others prometheus.Observer // how long entries take, with a sweep in them or without; nil: nobody asks
 
 	halted atomic.Bool
 
@@ -65,12 +70,16 @@ func (a *adapter) Apply(l *raft.Log) any {
 		a.stop(haltf("log entry %d of %d bytes cannot be applied: %w. Stop this node and replace its data: it must not skip the entry", l.Index, len(l.Data), err))
 		return errHalted
 	}
+	began := time.Now()
 	a.mu.Lock()
 	results := a.machine.Apply(l.Index, e)
 	now := a.machine.Now()
 	at, ours, theirs, diverged := a.machine.Diverged()
 	hash := a.machine.StateHash()
 	a.mu.Unlock()
+	if a.others != nil {
+		a.observe(e, time.Since(began))
+	}
 	if a.onApplied != nil {
 		a.onApplied(l.Index, hash)
 	}
@@ -97,6 +106,15 @@ func (a *adapter) Apply(l *raft.Log) any {
 	}
 	a.applied.set(l.Index)
 	return decided{now, results}
+}
+
+// observe counts how long an entry took.
+func (a *adapter) observe(e *fsm.Entry, took time.Duration) {
+	h := a.others
+	if slices.ContainsFunc(e.Commands, func(c *fsm.Command) bool { return c.GetOp() == fsmpb.Op_OP_SWEEP }) {
+		h = a.swept
+	}
+	h.Observe(took.Seconds())
 }
 
 // StoreConfiguration follows the membership. That it is there lets a snapshot be

@@ -11,12 +11,18 @@ import (
 
 // collector gives the node's own figures to Prometheus when they are asked for.
 type collector struct {
-	node  *Node
-	descs map[string]*prometheus.Desc
+	node    *Node
+	descs   map[string]*prometheus.Desc
+	applies *prometheus.HistogramVec
 }
 
 func newCollector(n *Node) *collector {
-	c := &collector{node: n, descs: map[string]*prometheus.Desc{}}
+	c := &collector{node: n, descs: map[string]*prometheus.Desc{}, applies: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "onced_apply_duration_seconds",
+		Help:    "Time that this node's machine took for a log entry, by what was in it: a sweep or none.",
+		Buckets: []float64{.0001, .00025, .0005, .001, .002, .003, .004, .005, .0075, .01, .02, .05, .1, .25, 1},
+	}, []string{"entry"})}
+	n.fsm.swept, n.fsm.others = c.applies.WithLabelValues("sweep"), c.applies.WithLabelValues("other")
 	add := func(name, help string, labels ...string) {
 		c.descs[name] = prometheus.NewDesc(name, help, labels, nil)
 	}
@@ -48,11 +54,13 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range c.descs {
 		ch <- d
 	}
+	c.applies.Describe(ch)
 }
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	n := c.node
+	c.applies.Collect(ch)
 	send := func(kind prometheus.ValueType, name string, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(c.descs[name], kind, v, labels...)
 	}

@@ -76,6 +76,9 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	n.fsm.counted = n.count.served
 	n.leader.init()
 	n.starting.Store("")
+	if cfg.Metrics != nil {
+		n.collector = newCollector(n)
+	}
 	if err := n.open(ctx); err != nil {
 		n.cancel()
 		if n.net != nil {
@@ -88,7 +91,6 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		return nil, firstHalt(err)
 	}
 	if cfg.Metrics != nil {
-		n.collector = newCollector(n)
 		cfg.Metrics.MustRegister(n.collector)
 	}
 	return n, nil

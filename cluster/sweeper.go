@@ -11,22 +11,44 @@ import (
 const (
 	sweepEvery = 500 * time.Millisecond
 	checkEvery = 10 * time.Second
+	sweepLeast = 250 // records: a millisecond or less to apply
 )
 
-// sweep proposes, on the leader, sweeps of what is due, each bounded so that
-// applying one takes a few milliseconds, and the state checks. An idle cluster
-// writes nothing.
+// sweepPace spreads a large backlog: each sweep is small, and as long as it took
+// nothing is swept, so that calls have the rest of the time. When the backlog
+// does not shrink by a quarter of a sweep, because more becomes due meanwhile,
+// sweeps double.
+type sweepPace struct {
+	limit uint32
+	left  int // after the sweep before; negative: there was none
+}
+
+func newSweepPace() sweepPace { return sweepPace{sweepLeast, -1} }
+
+// swept notes how much was left due.
+func (p *sweepPace) swept(left int) {
+	if p.left >= 0 && left > p.left-int(p.limit)/4 {
+		p.limit = min(2*p.limit, fsm.MaxSweep)
+	}
+	p.left = left
+}
+
+// sweep proposes, on the leader, sweeps of what is due, and the state checks. An
+// idle cluster writes nothing.
 func (n *Node) sweep(ctx context.Context) {
 	checked := time.Now()
 	for !sleep(ctx, sweepEvery) {
 		if n.leads() != nil {
 			continue
 		}
-		for n.due() && n.leads() == nil && ctx.Err() == nil {
-			o := n.try(ctx, []*fsm.Command{{Op: fsmpb.Op_OP_SWEEP, Limit: fsm.DefaultSweepLimit}})
+		for p := newSweepPace(); n.due() && n.leads() == nil && ctx.Err() == nil; {
+			began := time.Now()
+			o := n.try(ctx, []*fsm.Command{{Op: fsmpb.Op_OP_SWEEP, Limit: p.limit}})
 			if o.fate != applied || o.decision.Results[0].Remaining == 0 {
 				break // what is left is tried again at the next turn
 			}
+			p.swept(o.decision.Results[0].Remaining)
+			sleep(ctx, time.Since(began))
 		}
 		if now := time.Now(); now.Sub(checked) >= checkEvery {
 			checked = now

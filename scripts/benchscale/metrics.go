@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,6 +47,43 @@ func (m metrics) sum(name string) (sum float64) {
 		}
 	}
 	return sum
+}
+
+// applied is how long log entries of one kind took to apply, by upper bounds of
+// buckets: what is in m beyond before.
+type applied map[float64]float64
+
+func (m metrics) applied(entry string) applied {
+	a := applied{}
+	for series, v := range m {
+		var bound string
+		if n, _ := fmt.Sscanf(series, `onced_apply_duration_seconds_bucket{entry="`+entry+`",le=%q}`, &bound); n == 1 {
+			le, err := strconv.ParseFloat(bound, 64)
+			if err == nil {
+				a[le] = v
+			}
+		}
+	}
+	return a
+}
+
+func (a applied) add(b applied, times float64) {
+	for le, v := range b {
+		a[le] += times * v
+	}
+}
+
+// quantile gives, in seconds, the least bound that a share q of the entries did
+// not pass.
+func (a applied) quantile(q float64) float64 {
+	total := a[math.Inf(1)]
+	bounds := slices.Sorted(maps.Keys(a))
+	for _, le := range bounds {
+		if a[le] >= q*total {
+			return le
+		}
+	}
+	return math.Inf(1)
 }
 
 // liveHeap is what the last garbage collection found alive. The runtime sets the
