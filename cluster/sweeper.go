@@ -48,13 +48,22 @@ func (n *Node) sweep(ctx context.Context) {
 				break // what is left is tried again at the next turn
 			}
 			p.swept(o.decision.Results[0].Remaining)
+			checked = n.checkDue(ctx, checked)
 			sleep(ctx, time.Since(began))
 		}
-		if now := time.Now(); now.Sub(checked) >= checkEvery {
-			checked = now
-			n.checkState(ctx)
-		}
+		checked = n.checkDue(ctx, checked)
 	}
+}
+
+// checkDue checks the state when the last check was long ago, and gives when it
+// was last checked.
+func (n *Node) checkDue(ctx context.Context, last time.Time) time.Time {
+	now := time.Now()
+	if now.Sub(last) < checkEvery {
+		return last
+	}
+	n.checkState(ctx)
+	return now
 }
 
 // due tells whether some record waits to be swept.

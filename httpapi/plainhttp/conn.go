@@ -87,19 +87,22 @@ func (c *conn) next() (verdict, int) {
 			return what, n
 		}
 	}
-	for {
-		wait := patience
-		if len(c.in) == 0 {
-			wait = c.server.http.IdleTimeout
-			if !c.used {
-				wait = c.server.http.ReadHeaderTimeout
-			}
+	if len(c.in) == 0 {
+		wait := c.server.http.IdleTimeout
+		if !c.used {
+			wait = c.server.http.ReadHeaderTimeout
 		}
 		var until time.Time
 		if wait > 0 {
 			until = time.Now().Add(wait)
 		}
 		_ = c.net.SetReadDeadline(until)
+	}
+	for begun := false; ; {
+		if len(c.in) > 0 && !begun { // one deadline, however many reads
+			begun = true
+			_ = c.net.SetReadDeadline(time.Now().Add(patience))
+		}
 		if len(c.in) == cap(c.in) {
 			c.in = append(make([]byte, 0, 2*cap(c.in)), c.in...)
 		}
