@@ -28,6 +28,7 @@ type conn struct {
 	resp   response
 	in     []byte // read and not yet served
 	used   bool   // a request was served
+	posted bool   // and the last one was a POST, behind which an empty line is let pass, as net/http does
 
 	mu      sync.Mutex // guards all below
 	calling bool       // a call is under way
@@ -71,6 +72,7 @@ func (c *conn) serve() {
 		ok := c.call()
 		more := c.end()
 		c.in = append(c.in[:copy(c.in, c.in[n:])], more...)
+		c.posted = c.req.Method == http.MethodPost
 		if !ok {
 			return
 		}
@@ -79,6 +81,7 @@ func (c *conn) serve() {
 
 // next reads until a request is there whole; partial: the connection is over.
 func (c *conn) next() (verdict, int) {
+	c.skipEmptyLine()
 	if len(c.in) == 0 && cap(c.in) > largestRoom {
 		c.in = make([]byte, 0, firstRoom)
 	}
@@ -108,7 +111,7 @@ func (c *conn) next() (verdict, int) {
 		}
 		n, err := c.net.Read(c.in[len(c.in):cap(c.in)])
 		c.in = c.in[:len(c.in)+n]
-		if n > 0 {
+		if n > 0 && !c.skipEmptyLine() {
 			if what, n := c.req.parse(c.in); what != partial {
 				return what, n
 			}
@@ -123,6 +126,22 @@ func (c *conn) next() (verdict, int) {
 			return partial, 0
 		}
 	}
+}
+
+// skipEmptyLine takes away one CRLF behind a POST; true: half of one is there, or
+// nothing else.
+func (c *conn) skipEmptyLine() bool {
+	if !c.posted || len(c.in) == 0 {
+		return false
+	}
+	if string(c.in) == "\r" {
+		return true
+	}
+	c.posted = false
+	if string(c.in[:min(2, len(c.in))]) == "\r\n" {
+		c.in = c.in[:copy(c.in, c.in[2:])]
+	}
+	return len(c.in) == 0
 }
 
 // begin marks a call as under way; false: the connection was ended just before.

@@ -101,6 +101,7 @@ func (r *request) parse(b []byte) (verdict, int) {
 	r.Method, r.Host, r.RequestURI = method, host, target
 	r.url = url.URL{Path: target}
 	r.URL, r.ContentLength, r.Body = &r.url, 0, http.NoBody
+	r.Form, r.PostForm, r.MultipartForm, r.Trailer, r.Pattern = nil, nil, nil, nil, "" // what a handler made of the one before
 	if length > 0 {
 		r.body.Reset(b[n : n+length])
 		r.ContentLength, r.Body = int64(length), &r.body

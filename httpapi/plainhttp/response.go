@@ -16,12 +16,11 @@ type response struct {
 	body   []byte
 	out    []byte
 	names  []string
-	frozen bool // the status is said: later changes of the headers are too late
 }
 
 func (w *response) reset() {
 	clear(w.header)
-	w.status, w.frozen, w.body, w.out, w.names = 0, false, w.body[:0], w.out[:0], w.names[:0]
+	w.status, w.body, w.out, w.names = 0, w.body[:0], w.out[:0], w.names[:0]
 }
 
 // Header implements http.ResponseWriter.
@@ -59,7 +58,6 @@ func hasBody(status int) bool {
 
 // head writes the status line and the headers that the handler has set.
 func (w *response) head() {
-	w.frozen = true
 	w.out = append(w.out, "HTTP/1.1 "...)
 	w.out = strconv.AppendInt(w.out, int64(w.status), 10)
 	w.out = append(w.out, ' ')

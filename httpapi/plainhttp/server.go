@@ -30,13 +30,12 @@ type Server struct {
 	others   *handover
 	closing  bool
 	drained  chan struct{} // closed once closing and no connection is left
-	stop     chan struct{} // ends the watch
 }
 
 // New gives a server that has not been started. What s is set to must not change
 // any more; s itself is started and stopped by the Server.
 func New(s *http.Server) *Server {
-	return &Server{http: s, conns: map[*conn]bool{}, drained: make(chan struct{}), stop: make(chan struct{})}
+	return &Server{http: s, conns: map[*conn]bool{}, drained: make(chan struct{})}
 }
 
 // Serve accepts connections until the server is shut down or closed, and gives
@@ -111,7 +110,6 @@ func (s *Server) close() (left []*conn) {
 	defer s.mu.Unlock()
 	if !s.closing {
 		s.closing = true
-		close(s.stop)
 		if s.listener != nil {
 			_ = s.listener.Close()
 			_ = s.others.Close()
@@ -164,7 +162,7 @@ func (s *Server) watch() {
 	for {
 		select {
 		case <-t.C:
-		case <-s.stop:
+		case <-s.drained: // calls are watched to the last
 			return
 		}
 		s.mu.Lock()

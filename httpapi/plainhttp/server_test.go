@@ -185,6 +185,60 @@ func TestPipelined(t *testing.T) {
 	}
 }
 
+// An empty line behind a POST is let pass, as net/http does, and what a handler
+// made of one request is not in the next.
+func TestEmptyLineAndForms(t *testing.T) {
+	t.Parallel()
+	addr, _ := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = r.ParseForm()
+		fmt.Fprint(w, r.Form.Get("a"))
+	}), false)
+	conn := dial(t, addr)
+	in := bufio.NewReader(conn)
+	const post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 3\r\n\r\na=%d\r\n"
+	for i := range 3 {
+		fmt.Fprintf(conn, post, i)
+		if got := told(t, in, "POST"); !strings.Contains(got, fmt.Sprintf(`"%d"`, i)) {
+			t.Fatalf("%d: %s", i, got)
+		}
+	}
+	fmt.Fprintf(conn, post, 3)
+	_, _ = io.WriteString(conn, "GET /?a=4 HTTP/1.1\r\nHost: a\r\n\r\n")
+	for _, want := range []string{`"3"`, `"4"`} {
+		if got := told(t, in, "GET"); !strings.Contains(got, want) {
+			t.Fatalf("%s, want %s", got, want)
+		}
+	}
+}
+
+// A caller that goes away during a shutdown ends the context of its call too.
+func TestHangUpDuringShutdown(t *testing.T) {
+	t.Parallel()
+	began, over := make(chan struct{}), make(chan struct{})
+	addr, s := start(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(began)
+		<-r.Context().Done()
+		close(over)
+	}), false)
+	conn := dial(t, addr)
+	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-began
+	done := make(chan error, 1)
+	go func() { done <- s.Shutdown(t.Context()) }()
+	for !s.isClosing() {
+		time.Sleep(time.Millisecond)
+	}
+	_ = conn.Close()
+	select {
+	case <-over:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the caller has gone, and its call goes on")
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A caller that goes away ends the context of its call; one that only sends its
 // next request does not, and gets both answers.
 func TestHangUp(t *testing.T) {
