@@ -188,8 +188,8 @@ func audit(tb testing.TB, m *Machine) {
 	s.records.Scan(func(x ref) bool {
 		r := s.record(x)
 		sum += hashOf(appendRecord(nil, r))
-		if r.Replays != 0 || r.LastReplayedAt != 0 {
-			sum += hashOf(appendTally(nil, r.Namespace, r.Key, tally{r.Replays, r.LastReplayedAt}))
+		if t := r.tally(); t != (tally{}) {
+			sum += hashOf(appendTally(nil, r.Namespace, r.Key, t))
 		}
 		if found, ok := s.find(m.spaces[r.Namespace].number, r.Key); !ok || found != x {
 			tb.Fatalf("the index has %d, %v for record %d", found, ok, x)

@@ -44,7 +44,7 @@ func (m *Machine) remove(sp *space, x ref, r *Record) {
 
 func (m *Machine) hashRecord(r *Record) uint64 {
 	m.scratch = appendRecord(m.scratch[:0], r)
-	return hashOf(m.scratch) + m.hashTally(r.Namespace, r.Key, tally{r.Replays, r.LastReplayedAt})
+	return hashOf(m.scratch) + m.hashTally(r.Namespace, r.Key, r.tally())
 }
 
 func (m *Machine) hashTally(ns, key string, t tally) uint64 {

@@ -101,6 +101,8 @@ func (s *store) read(rec *Record, r ref) {
 	rec.replayed(s.tallies.at(r))
 }
 
+func (r *Record) tally() tally { return tally{r.Replays, r.LastReplayedAt} }
+
 func (r *Record) replayed(t tally) { r.Replays, r.LastReplayedAt = t.replays, t.last }
 
 // find gives the record of key.
@@ -137,7 +139,7 @@ func (s *store) put(space uint32, r *Record) {
 		into[i] = has && !stays
 	}
 	s.places.set(x, now)
-	s.tally(x, r)
+	s.setTally(x, r.tally())
 	for i, o := range s.orders() {
 		if into[i] {
 			o.tree.Set(x)
@@ -155,7 +157,7 @@ func (s *store) keep(space uint32, r *Record) ref {
 		s.next++
 	}
 	s.places.set(x, s.write(space, r))
-	s.tally(x, r)
+	s.setTally(x, r.tally())
 	s.index.add(s.index.hash(space, r.Key), x)
 	return x
 }
@@ -165,8 +167,8 @@ func (s *store) write(space uint32, r *Record) place {
 	return s.add(packed(s.packing).lifetime(), s.packing)
 }
 
-func (s *store) tally(x ref, r *Record) {
-	if t := (tally{r.Replays, r.LastReplayedAt}); t != s.tallies.at(x) {
+func (s *store) setTally(x ref, t tally) {
+	if t != s.tallies.at(x) { // or a chunk would be made for nothing
 		s.tallies.set(x, t)
 	}
 }
@@ -183,7 +185,7 @@ func (s *store) delete(x ref) {
 	s.index.remove(s.index.hashBytes(space, key), x)
 	s.free(s.places.at(x))
 	s.places.set(x, 0)
-	s.tally(x, &Record{})
+	s.setTally(x, tally{})
 	s.vacant = append(s.vacant, x)
 }
 

@@ -18,7 +18,7 @@ func TestTheClockFileMovesTheWall(t *testing.T) {
 			t.Fatal(err)
 		}
 		want, _ := time.ParseDuration(seconds + "s")
-		for until := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		for until := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) { // between two looks
 			off := time.Until(wall())
 			if (off - want).Abs() < time.Minute {
 				break

@@ -195,7 +195,7 @@ func (c *conn) call() (ok bool) {
 	if !c.handle() {
 		return false
 	}
-	last := c.resp.closes() || c.server.isClosing()
+	last := c.resp.closes() || c.server.closing.Load()
 	out := c.resp.finish(last)
 	if t := c.server.http.WriteTimeout; t > 0 {
 		_ = c.net.SetWriteDeadline(time.Now().Add(t))

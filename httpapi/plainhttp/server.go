@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,11 +25,12 @@ import (
 type Server struct {
 	http *http.Server
 
+	closing atomic.Bool // set with mu held; each answer asks
+
 	mu       sync.Mutex // guards all below
 	conns    map[*conn]bool
 	listener net.Listener
 	others   *handover
-	closing  bool
 	drained  chan struct{} // closed once closing and no connection is left
 }
 
@@ -42,7 +44,7 @@ func New(s *http.Server) *Server {
 // http.ErrServerClosed then. It may be called once.
 func (s *Server) Serve(l net.Listener) error {
 	s.mu.Lock()
-	if s.closing {
+	if s.closing.Load() {
 		s.mu.Unlock()
 		_ = l.Close()
 		return http.ErrServerClosed
@@ -60,7 +62,7 @@ func (s *Server) Serve(l net.Listener) error {
 	for {
 		c, err := l.Accept()
 		if err != nil {
-			if s.isClosing() {
+			if s.closing.Load() {
 				return http.ErrServerClosed
 			}
 			if errors.Is(err, net.ErrClosed) {
@@ -108,8 +110,7 @@ func (s *Server) Close() error {
 func (s *Server) close() (left []*conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.closing {
-		s.closing = true
+	if !s.closing.Swap(true) {
 		if s.listener != nil {
 			_ = s.listener.Close()
 			_ = s.others.Close()
@@ -124,16 +125,10 @@ func (s *Server) close() (left []*conn) {
 	return left
 }
 
-func (s *Server) isClosing() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closing
-}
-
 func (s *Server) keep(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing {
+	if s.closing.Load() {
 		return false
 	}
 	s.conns[c] = true
@@ -144,7 +139,7 @@ func (s *Server) drop(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
-	if s.closing && len(s.conns) == 0 {
+	if s.closing.Load() && len(s.conns) == 0 {
 		close(s.drained)
 	}
 }

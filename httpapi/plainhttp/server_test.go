@@ -91,6 +91,29 @@ func dial(t *testing.T, addr string) net.Conn {
 	return c
 }
 
+func eventually(t *testing.T, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) { // between two looks
+		if time.Now().After(end) {
+			t.Fatal("it does not come to that")
+		}
+	}
+}
+
+// watcher gives the watch over the one call that is watched, if there is one.
+func (s *Server) watcher() (w *hangUp) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		c.mu.Lock()
+		if c.watcher != nil {
+			w = c.watcher
+		}
+		c.mu.Unlock()
+	}
+	return w
+}
+
 // told is an answer as text, without its date, and without its length, which
 // net/http leaves out of large ones.
 func told(t *testing.T, in *bufio.Reader, method string) string {
@@ -225,9 +248,7 @@ func TestHangUpDuringShutdown(t *testing.T) {
 	<-began
 	done := make(chan error, 1)
 	go func() { done <- s.Shutdown(t.Context()) }()
-	for !s.isClosing() {
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, s.closing.Load)
 	_ = conn.Close()
 	select {
 	case <-over:
@@ -245,7 +266,7 @@ func TestHangUp(t *testing.T) {
 	t.Parallel()
 	began, over := make(chan struct{}), make(chan error, 1)
 	release := make(chan struct{})
-	addr, _ := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	addr, s := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/long" {
 			return
 		}
@@ -269,9 +290,10 @@ func TestHangUp(t *testing.T) {
 	in := bufio.NewReader(conn)
 	_, _ = io.WriteString(conn, long)
 	<-began
-	time.Sleep(4 * watchEvery) // so that the call is watched, which nothing shows
+	var w *hangUp
+	eventually(t, func() bool { w = s.watcher(); return w != nil })
 	_, _ = io.WriteString(conn, "GET /next HTTP/1.1\r\nHost: a\r\n\r\n")
-	time.Sleep(watchEvery)
+	<-w.done // it has met the next request
 	close(release)
 	if err := <-over; err != nil {
 		t.Fatalf("the caller is there, and the context says %v", err)

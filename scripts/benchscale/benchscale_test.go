@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -239,5 +240,29 @@ func TestDocument(t *testing.T) {
 	_, body, _ := strings.Cut(found[0], "\n")
 	if found[0] != block(blockName, strings.TrimSuffix(body, "<!-- /bench -->")) {
 		t.Error("the table was changed by hand: run scripts/bench.sh scale again")
+	}
+}
+
+func TestApplied(t *testing.T) {
+	m, err := parseMetrics(`onced_apply_duration_seconds_bucket{entry="sweep",le="0.001"} 90
+onced_apply_duration_seconds_bucket{entry="sweep",le="0.005"} 99
+onced_apply_duration_seconds_bucket{entry="sweep",le="+Inf"} 100
+onced_apply_duration_seconds_bucket{entry="other",le="0.001"} 7
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := m.applied("sweep")
+	for q, want := range map[float64]float64{0.5: 0.001, 0.99: 0.005, 1: math.Inf(1)} {
+		if got := a.quantile(q); got != want {
+			t.Errorf("quantile %v is %v, want %v", q, got, want)
+		}
+	}
+	before := applied{0.001: 90, 0.005: 90, math.Inf(1): 90}
+	if a.add(before, -1); a.quantile(0.5) != 0.005 || a[math.Inf(1)] != 10 {
+		t.Errorf("what came later: %v", a)
+	}
+	if got := (applied{0.001: 0, math.Inf(1): 0}).quantile(0.99); !math.IsInf(got, 1) {
+		t.Errorf("nothing measured reaches %v", got)
 	}
 }

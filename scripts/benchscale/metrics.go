@@ -74,12 +74,10 @@ func (a applied) add(b applied, times float64) {
 }
 
 // quantile gives, in seconds, the least bound that a share q of the entries did
-// not pass.
+// not pass; infinity when there were none, so that no target is reached.
 func (a applied) quantile(q float64) float64 {
-	total := a[math.Inf(1)]
-	bounds := slices.Sorted(maps.Keys(a))
-	for _, le := range bounds {
-		if a[le] >= q*total {
+	for _, le := range slices.Sorted(maps.Keys(a)) {
+		if a[le] > 0 && a[le] >= q*a[math.Inf(1)] {
 			return le
 		}
 	}
