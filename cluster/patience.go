@@ -38,7 +38,7 @@ func (t safeTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress
 		if t.n.stalls != nil && t.n.stalls.Load() > 0 {
 			return errStalledDisk
 		}
-		err := t.NetworkTransport.AppendEntries(id, target, args, resp)
+		err := pastStale(func() error { return t.NetworkTransport.AppendEntries(id, target, args, resp) })
 		if err == nil && resp.Success && !heartbeat {
 			t.n.news.acknowledged(id, target, args)
 		}

@@ -26,7 +26,7 @@ func TestEntriesWaitForAnUnreachableFollower(t *testing.T) {
 	id, addr := raft.ServerID(c.members[down].ID), raft.ServerAddress(c.members[down].Address)
 	heartbeat := args()
 	heartbeat.PrevLogEntry, heartbeat.PrevLogTerm = 0, 0
-	c.untilUnreachable(leader, id, addr, heartbeat) // and all kept connections are used up
+	c.untilUnreachable(leader, id, addr, heartbeat)
 	done := make(chan error, 1)
 	go func() {
 		done <- leader.net.trans.AppendEntries(id, addr, args(), &raft.AppendEntriesResponse{})
@@ -61,8 +61,8 @@ func TestEntriesDoNotOutwaitTheLeadership(t *testing.T) {
 	c.untilUnreachable(c.nodes[leader], "n9", raft.ServerAddress(c.members[(leader+1)%3].Address), args)
 }
 
-// untilUnreachable calls a node that is down until the call says so: kept
-// connections end with other errors first.
+// untilUnreachable calls a node that is down until the call says so: what was
+// under way when it went down ends with other errors.
 func (c *trio) untilUnreachable(from *Node, id raft.ServerID, addr raft.ServerAddress, args *raft.AppendEntriesRequest) {
 	c.t.Helper()
 	c.eventually("the node cannot be reached", func() error {

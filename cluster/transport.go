@@ -53,8 +53,9 @@ func (t safeTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddres
 // pastStale asks again over another connection when one turns out to be broken.
 // The library keeps connections, and those to a peer that has started anew in the
 // meantime fail at their first use. raft asks for a vote once, so an election,
-// and with it a hand-over, would cost one more election timeout. A vote may be
-// asked for twice: the answer is the same.
+// and with it a hand-over, would cost one more election timeout; for entries each
+// would count as a failure of the follower. A vote may be asked for twice, and
+// the same entries sent: the answer is the same.
 func pastStale(ask func() error) (err error) {
 	for range keptConnections + 1 {
 		err = ask()
@@ -66,7 +67,12 @@ func pastStale(ask func() error) (err error) {
 }
 
 // isBroken tells whether err is of a connection that was open and no longer is.
+// Errors from within a message are the codec's, which unwraps by Cause alone.
 func isBroken(err error) bool {
+	var codec interface{ Cause() error }
+	if errors.As(err, &codec) {
+		err = codec.Cause()
+	}
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.ErrClosedPipe) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }

@@ -210,50 +210,6 @@ func TestNoPipeline(t *testing.T) {
 	}
 }
 
-// A vote is got from a peer that has started anew since it was last spoken to: the
-// connections that raft has kept are all broken then. Without the second try an
-// election after a rolling restart took one more timeout, about once in fifty
-// (seen in TestHandOverGap).
-func TestAVotePastStaleConnections(t *testing.T) {
-	t.Parallel()
-	nodes := newTestNodes(t, 2, true)
-	from, to := nodes[0], nodes[1]
-	stop := make(chan struct{})
-	defer close(stop)
-	go answerAll(to.net.raftTransport(), stop)
-	ask := func() error {
-		header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}
-		var vote raft.RequestVoteResponse
-		var pre raft.RequestPreVoteResponse
-		tr := from.net.raftTransport()
-		return errors.Join(
-			tr.RequestVote("n2", raft.ServerAddress(to.addr()), &raft.RequestVoteRequest{RPCHeader: header, Term: 3}, &vote),
-			tr.(raft.WithPreVote).RequestPreVote("n2", raft.ServerAddress(to.addr()), &raft.RequestPreVoteRequest{RPCHeader: header, Term: 3}, &pre),
-		)
-	}
-	var asking sync.WaitGroup
-	for range 3 { // at the same time: each has a connection, and all are kept
-		asking.Go(func() {
-			if err := ask(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	asking.Wait()
-	to.net.close()
-	l, err := net.Listen("tcp", to.addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	to.cfg.Listener = l
-	to.open()
-	t.Cleanup(to.net.close)
-	go answerAll(to.net.raftTransport(), stop)
-	if err := ask(); err != nil {
-		t.Fatalf("no vote from a node that is up: %v", err)
-	}
-}
-
 // answerAll plays the two other voters: it grants and accepts everything.
 func answerAll(tr raft.Transport, stop <-chan struct{}) {
 	for {
