@@ -11,7 +11,7 @@ import (
 
 const (
 	flushReplaysEvery = time.Second
-	maxReplayBatch    = 500    // keys in one command
+	maxReplayBatch    = 1_000  // keys in one command
 	maxReplayKeys     = 50_000 // keys counted between two flushes; what is over is not counted
 )
 

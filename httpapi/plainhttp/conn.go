@@ -27,8 +27,10 @@ type conn struct {
 	req    request
 	resp   response
 	in     []byte // read and not yet served
-	used   bool   // a request was served
-	posted bool   // and the last one was a POST, behind which an empty line is let pass, as net/http does
+	reads  deadline
+	writes deadline
+	used   bool // a request was served
+	posted bool // and the last one was a POST, behind which an empty line is let pass, as net/http does
 
 	mu      sync.Mutex // guards all below
 	calling bool       // a call is under way
@@ -44,6 +46,7 @@ func newConn(s *Server, base context.Context, c net.Conn) *conn {
 	r := http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: c.RemoteAddr().String(), Header: http.Header{}}
 	x.req.Request = *r.WithContext(ctx)
 	x.resp.header = http.Header{}
+	x.reads.set, x.writes.set = c.SetReadDeadline, c.SetWriteDeadline
 	return x
 }
 
@@ -95,16 +98,12 @@ func (c *conn) next() (verdict, int) {
 		if !c.used {
 			wait = c.server.http.ReadHeaderTimeout
 		}
-		var until time.Time
-		if wait > 0 {
-			until = time.Now().Add(wait)
-		}
-		_ = c.net.SetReadDeadline(until)
+		c.reads.about(wait)
 	}
 	for begun := false; ; {
 		if len(c.in) > 0 && !begun { // one deadline, however many reads
 			begun = true
-			_ = c.net.SetReadDeadline(time.Now().Add(patience))
+			c.reads.exactly(patience)
 		}
 		if len(c.in) == cap(c.in) {
 			c.in = append(make([]byte, 0, 2*cap(c.in)), c.in...)
@@ -161,6 +160,7 @@ func (c *conn) end() []byte {
 	if w == nil {
 		return nil
 	}
+	c.reads.at = time.Time{} // the watch has set its own
 	return w.stop()
 }
 
@@ -198,7 +198,7 @@ func (c *conn) call() (ok bool) {
 	last := c.resp.closes() || c.server.closing.Load()
 	out := c.resp.finish(last)
 	if t := c.server.http.WriteTimeout; t > 0 {
-		_ = c.net.SetWriteDeadline(time.Now().Add(t))
+		c.writes.about(t)
 	}
 	_, err := c.net.Write(out)
 	if cap(c.resp.out) > largestRoom {
@@ -219,6 +219,32 @@ func (c *conn) handle() (ok bool) {
 	}()
 	c.server.http.Handler.ServeHTTP(&c.resp, &c.req.Request)
 	return true
+}
+
+// deadline is when reads, or writes, of a connection end. To move a timer for
+// each request costs as much as to parse one, so it is moved in larger steps.
+type deadline struct {
+	set func(time.Time) error
+	at  time.Time // as set; zero: not known
+}
+
+// about lets operations from now on take t, or up to an eighth less. 0 is for ever.
+func (d *deadline) about(t time.Duration) {
+	if t <= 0 {
+		d.at = time.Time{}
+		_ = d.set(d.at)
+		return
+	}
+	at := time.Now().Add(t)
+	if moved := at.Sub(d.at); moved < 0 || moved > t/8 {
+		d.at = at
+		_ = d.set(at)
+	}
+}
+
+func (d *deadline) exactly(t time.Duration) {
+	d.at = time.Time{} // nothing else may be content with it
+	_ = d.set(time.Now().Add(t))
 }
 
 // hangUp reads from a connection during a call, to notice when the caller goes

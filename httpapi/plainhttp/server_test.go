@@ -294,7 +294,7 @@ func TestHangUp(t *testing.T) {
 	eventually(t, func() bool { w = s.watcher(); return w != nil })
 	_, _ = io.WriteString(conn, "GET /next HTTP/1.1\r\nHost: a\r\n\r\n")
 	<-w.done // it has met the next request
-	close(release)
+	release <- struct{}{}
 	if err := <-over; err != nil {
 		t.Fatalf("the caller is there, and the context says %v", err)
 	}
@@ -302,6 +302,17 @@ func TestHangUp(t *testing.T) {
 		if got := told(t, in, "GET"); !strings.HasPrefix(got, "HTTP/1.1 200") {
 			t.Fatal(got)
 		}
+	}
+
+	_, _ = io.WriteString(conn, long)
+	<-began
+	eventually(t, func() bool { return s.watcher() != nil })
+	release <- struct{}{}
+	<-over
+	told(t, in, "GET")
+	_, _ = io.WriteString(conn, "GET /next HTTP/1.1\r\nHost: a\r\n\r\n")
+	if got := told(t, in, "GET"); !strings.HasPrefix(got, "HTTP/1.1 200") {
+		t.Fatalf("after a watched call: %s", got)
 	}
 }
 
