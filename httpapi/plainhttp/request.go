@@ -126,6 +126,9 @@ func (r *request) add(name, value string) {
 // mayBegin tells whether b can be the begin of a plain request: what cannot is
 // not waited for.
 func mayBegin(b []byte) bool {
+	if end := bytes.IndexByte(b, '\n'); end == 0 || end > 0 && b[end-1] != '\r' {
+		return false
+	}
 	for _, begin := range [...]string{"POST /", "GET /"} {
 		if n := min(len(b), len(begin)); string(b[:n]) == begin[:n] {
 			return true

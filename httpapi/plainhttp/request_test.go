@@ -25,6 +25,7 @@ var foreignRequests = map[string]string{
 	"blank before colon":  post + "Content-Length : 2\r\n\r\n{}",
 	"folded header":       post + "A: b\r\n c\r\n\r\n",
 	"bare line feed":      post + "A: b\nContent-Length: 2\r\n\r\n{}",
+	"bare line feeds":     "GET / HTTP/1.1\nHost: a\n\n", // and nothing more is waited for
 	"null in a value":     post + "A: b\x00\r\n\r\n",
 	"vertical tab":        post + "Content-Length:\x0b2\r\n\r\n{}",
 	"other bytes":         post + "A: \xff\r\n\r\n",
