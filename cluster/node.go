@@ -339,9 +339,9 @@ func (n *Node) ID() string { return n.cfg.NodeID }
 // PeerAddr gives the bound inter-node address.
 func (n *Node) PeerAddr() net.Addr { return n.cfg.Listener.Addr() }
 
-// Close stops the node: it hands over leadership, stops raft and closes the
-// store, in the order that raft needs. ctx bounds the hand-over. Calls that are
-// under way end refused or unknown.
+// Close stops the node: it adds the replays that it has counted, hands over
+// leadership, stops raft and closes the store, in the order that raft needs. ctx
+// bounds the first two. Calls that are under way end refused or unknown.
 func (n *Node) Close(ctx context.Context) error {
 	if n.leaving.Swap(true) {
 		return errors.New("cluster: closed twice")
@@ -351,6 +351,7 @@ func (n *Node) Close(ctx context.Context) error {
 	}
 	r := n.raft.Load()
 	if r != nil && !n.isHalted() {
+		n.lastReplays(ctx)
 		n.handOver(ctx, r)
 	}
 	n.cancel()

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -128,40 +127,6 @@ func TestWaitOverIsInFlight(t *testing.T) {
 	if err != nil || d.Results[0].Code != idem.CodeKeyConflict {
 		t.Fatalf("%+v %v, want a conflict at once", d, err)
 	}
-}
-
-func TestReplaysAreCountedOnceOverAllNodes(t *testing.T) {
-	t.Parallel()
-	c := newTrio(t, 3, "", nil)
-	settled(t, c.nodes[0], "counted-key")
-	c.agree()
-	for i := range 20 {
-		decide(t, c.nodes[i%3], reserveCmd("counted-key"))
-	}
-	for i := range 10 { // and some that the log decides
-		list := []*fsm.Command{reserveCmd(fmt.Sprintf("beside-%06d", i)), reserveCmd("counted-key")}
-		if d, err := c.nodes[i%3].Decide(t.Context(), list, 0); err != nil || d.Local || d.Results[1].Outcome != fsm.OutcomeReplayed {
-			t.Fatalf("%+v %v", d, err)
-		}
-	}
-	for _, n := range c.nodes {
-		c.eventually("30 replays are counted", func() error {
-			var got uint64
-			var version uint64
-			n.fsm.read(func(m *fsm.Machine) {
-				r, _ := m.Record("default", "counted-key")
-				got, version = r.Replays, r.Version
-			})
-			if got != 30 {
-				return fmt.Errorf("%s counts %d", n.ID(), got)
-			}
-			if version != 2 {
-				t.Errorf("counting raised the version to %d", version)
-			}
-			return nil
-		})
-	}
-	c.agree()
 }
 
 // TestDrainAnswersParkedCalls has a duplicate wait on a node that is about to
