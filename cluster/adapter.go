@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -169,23 +168,6 @@ func (a *adapter) stop(e *HaltError) {
 		a.halt(e)
 	}
 }
-
-// snapshot writes a frozen view.
-type snapshot struct{ view *fsm.View }
-
-func (s snapshot) Persist(sink raft.SnapshotSink) error {
-	w := bufio.NewWriterSize(sink, 1<<20)
-	_, err := s.view.WriteTo(w)
-	if err == nil {
-		err = w.Flush()
-	}
-	if err != nil {
-		return errors.Join(err, sink.Cancel())
-	}
-	return sink.Close()
-}
-
-func (s snapshot) Release() {}
 
 // indexWatch lets goroutines wait until an index is applied.
 type indexWatch struct {

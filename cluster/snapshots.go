@@ -24,6 +24,11 @@ const (
 	oldSnapshotParts = ".tmp"          // left over by a crash while one was written
 	snapshotMeta     = "meta.json"     // raft's description of a snapshot
 	snapshotSeal     = "meta.json.sum" // ours of that
+	snapshotState    = "state.bin"
+	// snapshotSyncEach is how much of a snapshot may be written and not synced.
+	// All of it at the end would be hundreds of MB that the disk writes before
+	// any log entry.
+	snapshotSyncEach = 4 << 20
 )
 
 var crc64ECMA = crc64.MakeTable(crc64.ECMA)
@@ -167,6 +172,11 @@ func (s *snapshotFiles) Create(version raft.SnapshotVersion, index, term uint64,
 	}
 	sink := &sealingSink{SnapshotSink: inner, path: filepath.Join(s.path, inner.ID()), sum: crc64.New(crc64ECMA)}
 	part := sink.path + oldSnapshotParts
+	sink.state, err = os.OpenFile(filepath.Join(part, snapshotState), os.O_RDWR, 0)
+	if err != nil {
+		return nil, errors.Join(err, inner.Cancel())
+	}
+	sink.sync = sink.state.Sync
 	err = filepath.WalkDir(part, func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -185,7 +195,7 @@ func (s *snapshotFiles) Create(version raft.SnapshotVersion, index, term uint64,
 		err = json.Unmarshal(b, &sink.doc)
 	}
 	if err != nil {
-		return nil, errors.Join(err, inner.Cancel())
+		return nil, errors.Join(err, sink.Cancel())
 	}
 	return sink, nil
 }
@@ -207,13 +217,16 @@ func (s *snapshotFiles) check(id string) error {
 	return r.Close()
 }
 
-// sealingSink writes the seal of a snapshot.
+// sealingSink writes the seal of a snapshot, and syncs it in pieces.
 type sealingSink struct {
 	raft.SnapshotSink
-	path string      // of the finished snapshot
-	doc  snapshotDoc // as raft will write it
-	sum  hash.Hash64 // of the state
-	over bool
+	path     string      // of the finished snapshot
+	doc      snapshotDoc // as raft will write it
+	sum      hash.Hash64 // of the state
+	state    *os.File    // of raft's sink, opened once more
+	sync     func() error
+	unsynced int
+	over     bool
 }
 
 // Write implements raft.SnapshotSink.
@@ -221,7 +234,20 @@ func (s *sealingSink) Write(b []byte) (int, error) {
 	n, err := s.SnapshotSink.Write(b)
 	_, _ = s.sum.Write(b[:n])
 	s.doc.Size += int64(n)
+	if s.unsynced += n; err == nil && s.unsynced >= snapshotSyncEach {
+		s.unsynced = 0
+		err = s.sync()
+	}
 	return n, err
+}
+
+// Cancel implements raft.SnapshotSink.
+func (s *sealingSink) Cancel() error {
+	if s.over {
+		return nil
+	}
+	s.over = true
+	return errors.Join(s.state.Close(), s.SnapshotSink.Cancel())
 }
 
 // Close seals and finishes the snapshot. When it cannot be sealed there is none,
@@ -231,6 +257,9 @@ func (s *sealingSink) Close() error {
 		return nil
 	}
 	s.over = true
+	if err := s.state.Close(); err != nil {
+		return errors.Join(err, s.SnapshotSink.Cancel())
+	}
 	s.doc.CRC = s.sum.Sum(nil)
 	var meta bytes.Buffer
 	if err := json.NewEncoder(&meta).Encode(&s.doc); err != nil { // as raft does

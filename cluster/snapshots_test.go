@@ -272,3 +272,64 @@ func TestSnapshotIsSealedBeforeItIsNamed(t *testing.T) {
 		listed(dir, "[40 30 20]")
 	}
 }
+
+// TestSnapshotIsSyncedInPieces holds that little of a snapshot waits for its last
+// sync, which log entries would have to wait behind, and that a sync that fails
+// leaves nothing of it.
+func TestSnapshotIsSyncedInPieces(t *testing.T) {
+	t.Parallel()
+	snaps, err := openSnapshots(t.TempDir(), hclog.NewNullLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, trans := raft.NewInmemTransport("n1")
+	create := func() *sealingSink {
+		t.Helper()
+		sink, err := snaps.Create(1, 40, 2, raft.Configuration{}, 1, trans)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sink.(*sealingSink)
+	}
+	piece := bytes.Repeat([]byte("state"), 100_000)
+	sink := create()
+	written, synced := 0, 0
+	sync := sink.sync
+	sink.sync = func() error {
+		info, err := os.Stat(filepath.Join(sink.path+oldSnapshotParts, snapshotState))
+		if err != nil || info.Size() < int64(synced)+snapshotSyncEach/2 {
+			t.Errorf("at a sync the file has %v, %v", info, err)
+		}
+		synced = written
+		return sync()
+	}
+	for range 50 {
+		written += len(piece)
+		if _, err := sink.Write(piece); err != nil {
+			t.Fatal(err)
+		}
+		if written-synced >= snapshotSyncEach {
+			t.Fatalf("%d of %d bytes are not synced", written-synced, written)
+		}
+	}
+	if err := errors.Join(sink.Close(), snaps.check(sink.ID())); err != nil {
+		t.Fatal(err)
+	}
+
+	sink, bad := create(), errors.New("bad sector")
+	sink.sync = func() error { return bad }
+	for err = nil; err == nil; _, err = sink.Write(piece) {
+	}
+	if !errors.Is(err, bad) {
+		t.Fatal(err)
+	}
+	if err := errors.Join(sink.Cancel(), sink.Cancel(), sink.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(sink.path + oldSnapshotParts); err == nil {
+		t.Error("a part is left")
+	}
+	if list, err := snaps.List(); len(list) != 1 || err != nil {
+		t.Errorf("%d snapshots, %v", len(list), err)
+	}
+}

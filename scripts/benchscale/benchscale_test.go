@@ -266,3 +266,15 @@ onced_apply_duration_seconds_bucket{entry="other",le="0.001"} 7
 		t.Errorf("nothing measured reaches %v", got)
 	}
 }
+
+func TestSweepSize(t *testing.T) {
+	for list, want := range map[string]int{"1000000,5000000": 1_000_000, "10000,1000000": 1_000_000, "10000": 10_000, "2000000,5000000": 2_000_000} {
+		var p plan
+		if err := p.set(list, "3", "", nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.sweepSize(); got != want {
+			t.Errorf("%s: %d", list, got)
+		}
+	}
+}

@@ -25,7 +25,7 @@ func init() { runtime.LockOSThread() }
 
 func main() {
 	p := fullPlan
-	records := flag.String("records", "1000000,5000000", "sizes, in records, smallest first; the first is also that of sweep and catch-up")
+	records := flag.String("records", "1000000,5000000", "sizes, in records, smallest first; the largest up to 1000000 is also that of sweep and catch-up")
 	nodes := flag.String("nodes", "1,3,5", "cluster sizes to compare")
 	quick := flag.Bool("quick", false, "a try of under two minutes, with sizes of 10,000 and 100,000")
 	onced := flag.String("onced", "", "the binary (default: built from this project)")

@@ -11,7 +11,7 @@ import (
 func (r *runner) compareNodes(ctx context.Context) error {
 	var all []*cluster
 	for _, n := range r.nodes {
-		c, err := r.newCluster(ctx, n, r.records[0])
+		c, err := r.newCluster(ctx, n, r.sweepSize())
 		if err != nil {
 			return err
 		}
@@ -80,9 +80,9 @@ func (r *runner) catchUp(ctx context.Context, c *cluster) error {
 	if err != nil {
 		return err
 	}
-	r.say("nodes: one is killed while %s records are committed", sized(r.records[0]))
+	r.say("nodes: one is killed while %s records are committed", sized(r.sweepSize()))
 	behind.kill()
-	if err := fillAt(ctx, leader.url, "default", r.records[0]); err != nil {
+	if err := fillAt(ctx, leader.url, "default", r.sweepSize()); err != nil {
 		return err
 	}
 	want, err := leader.applied(ctx)
@@ -106,7 +106,7 @@ func (r *runner) catchUp(ctx context.Context, c *cluster) error {
 	}
 	took := time.Since(began)
 	r.say("nodes: it caught up in %.2f s", took.Seconds())
-	r.table.add(fmt.Sprintf("catch-up of a node that missed %s records", sized(r.records[0])), took.Seconds(), seconds,
+	r.table.add(fmt.Sprintf("catch-up of a node that missed %s records", sized(r.sweepSize())), took.Seconds(), seconds,
 		fmt.Sprintf("%s, from its start; %s log entries, by batches; the others idle", nodeCount(len(c.nodes)), number(want-before, count)))
 	return behind.ready(ctx)
 }

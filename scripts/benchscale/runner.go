@@ -96,6 +96,18 @@ func (p *plan) set(records, nodes, only string, rest []string) (err error) {
 	return nil
 }
 
+// sweepSize is how many records expire at once, and how many a node misses: the
+// largest size that is not over a million, which the targets are for.
+func (p *plan) sweepSize() int {
+	size := p.records[0]
+	for _, n := range p.records {
+		if n <= 1_000_000 {
+			size = n
+		}
+	}
+	return size
+}
+
 // runner is one run.
 type runner struct {
 	plan

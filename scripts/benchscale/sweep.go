@@ -20,7 +20,7 @@ const shortNamespace = "short"
 // fillSweep commits records that expire soon, and stops the cluster before they
 // do: at its next start all of them are due at once.
 func (r *runner) fillSweep(ctx context.Context) error {
-	n := r.records[0]
+	n := r.sweepSize()
 	r.say("sweep: three nodes, %s records with a ttl of %s", sized(n), r.ttl)
 	c, err := r.newCluster(ctx, 3, n)
 	if err != nil {
@@ -51,7 +51,7 @@ func (r *runner) sweep(ctx context.Context) error {
 			return err
 		}
 	}
-	r.say("sweep: %s expire at once", sized(r.records[0]))
+	r.say("sweep: %s expire at once", sized(r.sweepSize()))
 	for _, n := range c.nodes {
 		if err := c.launch(n); err != nil {
 			return err
@@ -104,7 +104,7 @@ func (r *runner) sweepFigures(ctx context.Context, c *cluster, before applied, w
 	if failed > 0 {
 		r.say("sweep: %d calls failed", failed)
 	}
-	size := sized(r.records[0])
+	size := sized(r.sweepSize())
 	r.table.add(fmt.Sprintf("%s of %s at once, to the last", what, size), took.Seconds(), seconds,
 		fmt.Sprintf("%.0f sweeps on three nodes, beside the calls", entries[math.Inf(1)]))
 	r.table.target("G25", what+" of "+size+": p99 of applying a sweep", 1000*entries.quantile(0.99), milliseconds, 5, 1, "at most, on three nodes")
@@ -117,7 +117,7 @@ func (r *runner) sweepFigures(ctx context.Context, c *cluster, before applied, w
 // once.
 func (r *runner) tombstones(ctx context.Context) error {
 	c := r.expiring
-	r.say("sweep: heap of %s tombstones", sized(r.records[0]))
+	r.say("sweep: heap of %s tombstones", sized(r.sweepSize()))
 	each, err := r.heapEach(ctx, c, make([]float64, len(c.nodes)), r.quiet)
 	if err != nil {
 		return err
