@@ -19,6 +19,7 @@ import (
 // adapter is the state machine as raft sees it. It applies on raft's goroutine
 // and wakes whoever waits for a key or an index.
 type adapter struct {
+	closing   <-chan struct{} // closed when the node stops
 	halt      func(*HaltError)
 	onLive    func(stamp fsm.Time)          // an entry was applied; not for entries of our own
 	onMember  func()                        // what the log says of nodes or cluster changed
@@ -129,7 +130,7 @@ func (a *adapter) Snapshot() (raft.FSMSnapshot, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return snapshot{a.machine.View()}, nil
+	return snapshot{a.machine.View(), a.closing}, nil
 }
 
 // Restore replaces the machine by the one that r holds, whole or not at all.

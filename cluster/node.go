@@ -69,6 +69,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	n.clock = newClock(time.Now, cfg.Wall)
 	n.clock.setVoters(len(cfg.Members))
 	n.fsm = newAdapter(n.halt)
+	n.fsm.closing = n.ctx.Done()
 	n.fsm.onApplied = cfg.onApplied
 	n.batch = newBatcher(n, maxEntryCommands, n.leads, n.commit)
 	n.relays = newBatcher(n, maxRelayCommands, func() error { return nil }, n.relay)

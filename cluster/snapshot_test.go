@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -49,13 +51,16 @@ func (c *trio) holds(n *Node, name string, keys int) {
 	})
 }
 
-// snapshotsOf gives the snapshot folders of a node, newest first.
+// snapshotsOf gives the finished snapshots of a node, newest first.
 func (c *trio) snapshotsOf(i int) []string {
 	c.t.Helper()
 	all, err := filepath.Glob(filepath.Join(c.dir, c.members[i].ID, "snapshots", "*", "state.bin"))
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	all = slices.DeleteFunc(all, func(path string) bool {
+		return strings.HasSuffix(filepath.Dir(path), oldSnapshotParts)
+	})
 	sort.Slice(all, func(a, b int) bool {
 		var term, ai, bi uint64
 		_, _ = fmt.Sscanf(filepath.Base(filepath.Dir(all[a])), "%d-%d-", &term, &ai)

@@ -39,5 +39,12 @@ func TestSnapshotsRest(t *testing.T) {
 		if _, err := w.Write(make([]byte, 7)); !errors.Is(err, full) || time.Since(began) != time.Millisecond {
 			t.Error(err, time.Since(began))
 		}
+		closing := make(chan struct{})
+		time.AfterFunc(time.Hour+time.Second, func() { close(closing) })
+		began = time.Now()
+		w = &restingWriter{w: slowWriter{took: time.Hour}, since: began, closing: closing}
+		if _, err := w.Write(make([]byte, 7)); !errors.Is(err, errClosing) || time.Since(began) != time.Hour+time.Second {
+			t.Error("a stop waits:", err, time.Since(began))
+		}
 	})
 }
