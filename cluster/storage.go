@@ -47,7 +47,7 @@ type memoryDisk struct {
 
 func newMemoryDisk() *memoryDisk {
 	mem := raft.NewInmemStore()
-	return &memoryDisk{logs: mem, stable: mem, snaps: raft.NewInmemSnapshotStore()}
+	return &memoryDisk{logs: mem, stable: mem, snaps: newMemorySnapshots()}
 }
 
 // openStorage opens the log, the settings and the snapshots of raft. All that
